@@ -1,1 +1,1 @@
-"""Nemeses: faults in words, aimed by role at the moment they happen."""
+"""Nemeses: faults described in words, whose nodes are chosen by role when the fault begins."""

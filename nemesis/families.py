@@ -1,9 +1,10 @@
 """All nemeses on one page, each with its name, its description, and its faults in words.
 
-In most partitions, clients still reach both sides. This matters, since a leader that does not yet
+In most partitions, clients still reach both sides. This matters because a leader that does not yet
 know that it was deposed may give them stale answers. A few partitions whose sides are chosen by
-role suffice to find most partition bugs (Majumdar and Niksic, POPL 2018, doi 10.1145/3158134). Only
-a target that syncs before it answers must survive a power cut. By default, Kudu does not sync
+role suffice to find most partition bugs (Majumdar and Niksic, POPL 2018, doi 10.1145/3158134).
+
+Only a target that syncs before it answers must survive a power cut. By default, Kudu does not sync
 (`log_force_fsync_all=false`).
 """
 

@@ -26,7 +26,7 @@ class NoNemesis(Nemesis):
         return ()
 
     def aim(self, scene: Scene, fault: Fault) -> Aim:
-        """Raise `AssertionError`: the method is never called, since `plan` returns no faults."""
+        """Raise `AssertionError`. The method is never called, since `plan` returns no faults."""
         raise AssertionError(f"{self.name!r} plans no fault, but got {fault} in {scene}")
 
     @override

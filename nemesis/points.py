@@ -8,11 +8,11 @@ FoundationDB's `flow/include/flow/Buggify.h` also arms only a few sites per run.
 at a planned time instead, because otherwise a run might have no lost leaders and no elections.
 
 Some defects of consensus need several faults in a certain order, which independent draws hardly
-ever produce. So half of the runs follow a *plot* (`PLOTS`), if the target has the plot's points:
-the same few faults in every round, aimed at a state that consensus must rule out.
+ever produce. So half of the runs follow a *plot* (`PLOTS`), if the target has the plot's points. A
+plot repeats the same few faults in every round, aimed at a state that consensus must rule out.
 
-Each fault carries its description as text in an argument, so the case is readable by itself, and
-can be replayed even if the target's points have since changed.
+An argument of each fault describes the fault in words. So a case is readable by itself, and can be
+replayed even if the target's points have since changed.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from harness.ops import NS_PER_MS
 from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, Target, override
 
 WORDS: Final = "fault"
-"""The name of the argument of a fault that contains its words."""
+"""The name of the fault's argument that describes the fault in words."""
 AT_A_POINT: Final = (
     *("kill it",) * 4, *("power-cut it",) * 2, "power-cut all", "pause it",
     *("cut it from one@members",) * 2, "cut it from members", "cut it from others",
     "cut it to members", "cut members to it", *("disk it delay=50ms",) * 2,
 )  # fmt: skip
-"""Faults that strike at points; a fault that is listed several times is drawn more often."""
+"""Faults that strike at points. A fault that is listed several times is drawn more often."""
 PROVOKING: Final = ("kill leader", "pause leader", "cut leader from members", "restart leader")
 """Faults at planned times, which make leaders change."""
 PROVOKE_ONE_IN: Final = (4, 4, 12)
-"""One fault in this number is from `PROVOKING`; the number is drawn for each run.
+"""One fault in this number is from `PROVOKING`. The number is drawn for each run.
 
 A new leader asks for all reports, so a lost report stays lost only if leaders change rarely.
 """
@@ -62,10 +62,10 @@ T = TypeVar("T")
 
 
 class Act(NamedTuple):
-    """A fault of a plot, with its words, its start within the round, and its duration.
+    """A fault of a plot: its words, its start within the round, and its duration.
 
-    In the words, `{voted}` is replaced by the target's first point of the kind `voted`, with its
-    fields. `{any_voted}` is replaced by the kind alone, which matches in every group of replicas.
+    In the words, `{voted}` means the target's first point of the kind `voted`, with its fields.
+    `{any_voted}` means the kind alone, which matches in every group of replicas.
     """
 
     words: str
@@ -74,7 +74,7 @@ class Act(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """A plot, with the acts of each round and the length of a round."""
+    """A plot: the faults of each round, and the length of a round."""
 
     round_ms: int
     acts: tuple[Act, ...]
@@ -91,7 +91,7 @@ PLOTS: Final = (
             Act("kill it when event {voted} after=1ms", 0, 1000),
         ),
     ),
-    # All members lose power when the leader has counted as committed an entry that is durable on
+    # All members lose power when the leader has counted an entry as committed that is durable on
     # only a few of them.
     Plot(
         4000,
@@ -181,7 +181,7 @@ class AtPoints(Nemesis, suits_all=False):
         return faults
 
     def _follow(self, plot: Plot, rng: random.Random, horizon_ns: int) -> Sequence[Fault]:
-        """Plan the acts of a plot in every round; the last round may extend beyond the horizon."""
+        """Plan the faults of a plot in every round; the last one may extend beyond the horizon."""
         count = max(1, horizon_ns // (plot.round_ms * NS_PER_MS))
         rounds = range(min(count, FAULTS_MAX // len(plot.acts)))
         faults = []
@@ -241,7 +241,7 @@ def _at_one_of(points: Sequence[str], rng: random.Random) -> str:
 
 
 def _plots_at(points: Mapping[str, Sequence[str]]) -> list[Plot]:
-    """Return the plots whose points the target has; their words name the target's own points."""
+    """Return the plots whose points the target has. Their words name the target's own points."""
     by_kind: dict[str, str] = {}
     for point in itertools.chain.from_iterable(points.values()):
         kind = point.split()[0]

@@ -1,9 +1,9 @@
 """Pinned programs of real targets: files from Maven repositories, and the cache that keeps them.
 
 An `Artefact` names one file and its required SHA-256; `lock_of` parses a list of artefacts. A
-`CacheFolder` holds the results of fetching a list. A fetch fills a temporary folder, which replaces
-the cache's folder only when it is complete. The folder then contains a stamp, by which a later
-version of the harness notices that it needs other files.
+`CacheFolder` has the files of a list. A fetch fills a temporary folder, which replaces the cache's
+folder only when it is complete. The folder contains a stamp. A later version of the harness that
+needs other files has another stamp.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Artefact(NamedTuple):
 
     @property
     def file(self) -> str:
-        """The file's name in the Maven repository."""
+        """Return the file's name in the Maven repository."""
         tail = f"-{self.classifier}" if self.classifier else ""
         return f"{self.name}-{self.version}{tail}.{self.type}"
 
     @property
     def path(self) -> str:
-        """The file's path below the address of a Maven repository."""
+        """Return the file's path below the address of a Maven repository."""
         return f"{self.group.replace('.', '/')}/{self.name}/{self.version}/{self.file}"
 
 
@@ -56,20 +56,20 @@ def lock_of(text: str) -> tuple[Artefact, ...]:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's content, in hexadecimal."""
+    """Return the SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class CacheFolder(NamedTuple):
-    """A folder of the user's cache, which is complete if its stamp file says `stamp`."""
+    """A folder of the user's cache, which is complete if its stamp file contains `stamp`."""
 
     name: str
     stamp: str
 
     @property
     def place(self) -> Path:
-        """The folder, which may not exist yet."""
+        """Return the folder, which may not exist yet."""
         return cache_folder() / self.name
 
     @property
@@ -96,7 +96,7 @@ class CacheFolder(NamedTuple):
     def filled(self) -> Iterator[tuple[Path, Path]]:
         """Yield two empty folders: the new content of this folder, and a folder for scratch files.
 
-        If the body raises an exception, the cache stays as it was.
+        If the body raises an exception, the cache is unchanged.
         """
         place = self.place
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f"{place.name}-") as temporary:

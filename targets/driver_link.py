@@ -15,7 +15,8 @@ class DriverLink:
     """An `AsyncConnection` of psycopg whose calls are never cancelled.
 
     When psycopg is cancelled, it asks the server to stop and waits for the reply, which takes
-    seconds if the link is cut. Each call therefore runs in a task of its own, which goes on.
+    seconds if the link is cut. Each call therefore runs in a task of its own, which continues in
+    the background.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -44,7 +45,7 @@ class DriverLink:
         if self._asked is None or self._asked.done():
             self.connection.pgconn.finish()
             return
-        # The driver's task still uses the socket, so only shut the socket down; `_end` closes it.
+        # The driver's task still uses the socket, so only shut it down here; `_end` closes it.
         self._asked.add_done_callback(self._end)
         descriptor = self.connection.pgconn.socket
         with (

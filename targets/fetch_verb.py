@@ -1,4 +1,4 @@
-"""`harness fetch`: download the programs of real targets into the user's cache."""
+"""`harness fetch`: downloads the programs of real targets into the user's cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KNOWN: Final[Mapping[str, str]] = {
     "kudu": "targets.apache_kudu.fetching",
     "kudu-client": "targets.apache_kudu.javaclient.fetching",
 }
-"""Map each program that can be fetched to the module whose `fetch` downloads its `VERSIONS`."""
+"""The programs that can be fetched, with the modules that do it (`fetch`, `VERSIONS`)."""
 
 
 def main(arguments: Sequence[str]) -> int:

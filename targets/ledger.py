@@ -1,6 +1,7 @@
-"""Base classes for ledgers: the lists of a bundled target's defects that a run can switch on.
+"""Base classes for ledgers.
 
-`targets.kudu.bugs` explains what a ledger is.
+A ledger lists the defects of a bundled target that a run can switch on. `targets.kudu.bugs` is an
+example.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from harness.errors import UsageError
 class Find:
     """A run that shows a defect, as options for `harness soak`.
 
-    `words` are the options to add to `harness soak --env sim --bug ID`, `checker` is the checker
-    that reports the defect, and `seed` is a seed that shows it. After a change of how cases are
-    drawn or scheduled, that seed may no longer show the defect; the exam then tries more seeds.
+    `words` are the options to add to `harness soak --env sim --bug ID`. `checker` reports the
+    defect, and `seed` shows it. If the drawing or scheduling of cases has changed since, that seed
+    may no longer show the defect; the exam then tries more seeds.
     """
 
     words: str
@@ -29,23 +30,23 @@ class Find:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The row of one defect in a ledger."""
+    """One defect in a ledger."""
 
     title: str
     upstream: str  # the behaviour of the real system, Kudu or Hive
     fixed: str  # date or version of the fix, or "open"
-    where: tuple[str, ...]  # the modules that contain the switch
-    find: Find | None  # None if no run finds the defect; `upstream` then says why
+    where: tuple[str, ...]  # the modules that contain the code of the defect
+    find: Find | None  # `None` if no run finds the defect, for a reason in `upstream`
     profiles: tuple[str, ...] = ()
 
     @property
     def until(self) -> str:
-        """The state of the defect in the original system: "open ..." or "fixed ..."."""
+        """Return the state of the defect in the original system: "open ..." or "fixed ..."."""
         return self.fixed if self.fixed.startswith("open") else f"fixed {self.fixed}"
 
 
 class Switch(enum.Enum):
-    """The base of a target's enumeration of defects; the value of each member is its row."""
+    """The base of a target's enumeration of defects. The value of each member is its row."""
 
     _value_: Row
 
@@ -62,7 +63,7 @@ AnySwitch = TypeVar("AnySwitch", bound=Switch)
 
 
 def titles_of(ledger: type[Switch]) -> dict[str, str]:
-    """Map the id of each defect to its title and the time of its fix, sorted by id."""
+    """Return the title and the time of the fix of each defect, by its id."""
     return {
         bug.id: f"{bug.value.title} ({bug.value.until})"
         for bug in sorted(ledger, key=lambda bug: bug.name)
@@ -70,7 +71,7 @@ def titles_of(ledger: type[Switch]) -> dict[str, str]:
 
 
 def profiles_of(ledger: type[AnySwitch], names: Iterable[str]) -> dict[str, frozenset[AnySwitch]]:
-    """Map each profile in `names` to its defects."""
+    """Return the defects of each profile in `names`."""
     return {name: frozenset(bug for bug in ledger if name in bug.value.profiles) for name in names}
 
 

@@ -1,7 +1,7 @@
 """The defects of a ledger, in the form that `harness exam` uses to search for them.
 
-Node processes load `targets.ledger`. They do not load this module, because it imports the base
-classes of plug-ins.
+Node processes load `targets.ledger`, but not this module, because it imports the base classes of
+plug-ins.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Workloads: what clients ask of a target, one small file each."""
+"""Workloads: the operations that clients request from a target, one small file each."""

@@ -1,10 +1,11 @@
-"""Transactions for Elle, in which adding a column is an append and reading a schema is a read.
+"""Transactions for Elle: adding a column to a table is an append, and reading its schema is a read.
 
 A column name is used once per run, so a read shows which appends it saw, and in which order. The
 number of columns of a table is limited (Kudu: 300). A table that reaches `--columns` gets no more
-operations until the final reads, and a new table takes its place. The workload creates tables
-first, and repeats each create, as a new operation, until the table is known to exist. Only then do
-appends and reads begin.
+operations until the final reads, and a new table takes its place.
+
+The workload creates tables first, and repeats each create, as a new operation, until the table is
+known to exist. Only then do appends and reads begin.
 
 The vocabulary is `harness.vocabularies.transactions`. Each transaction either appends to one table
 or reads one table.
@@ -32,17 +33,17 @@ TABLES_MAX: Final = 1000
 COLUMNS_MAX: Final = 250
 APPENDS_MAX: Final = 16
 FINAL_MAX: Final = 400
-"""The maximum number of tables to read at the end; reads during the run cover the others."""
+"""Maximum number of tables to read at the end. Reads during the run cover the others."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _AppendOps:
-    """An endless generator of creates of tables, appends and reads.
+    """An endless generator of creates, appends and reads.
 
     `tables` has the number of each table in use, and how many columns were requested for it so far.
     `missing` are the tables to create. `creating` maps a process to the table that it is creating.
-    Until `begun`, only creates are emitted. The first `readers` threads only read. A burst of up to
-    `burst` transactions goes to `tables[hot]`; `left` transactions of the burst are still to come.
+    Until `begun`, only creates are emitted. The first `readers` threads only read. In a burst, up
+    to `burst` transactions go to `tables[hot]`; `left` of these are still to come.
     """
 
     columns: int
@@ -83,7 +84,7 @@ class _AppendOps:
         return Emit(Draft(txn.f, txn.asked(), process, together=together), after)
 
     def append_to(self, place: int, width: int) -> tuple[Txn, _AppendOps]:
-        """A transaction that appends `width` columns to `tables[place]`, and the next generator."""
+        """Return a transaction that appends to `tables[place]`, and the next generator."""
         number, asked = self.tables[place]
         elements = [f"c{self.count}.{position}" for position in range(width)]
         txn = Txn([["append", table_name(number), element] for element in elements])
@@ -105,22 +106,22 @@ class _AppendOps:
 
 
 def table_name(number: int) -> str:
-    """The name of table `number`; tables are numbered from 0 in the order of their creation."""
+    """Return the name of table `number`. Tables are numbered from 0 in the order of creation."""
     return f"{PREFIX}{number}"
 
 
 def new_table(name: str, nonce: str, replicas: int) -> Create:
-    """A create of a table with one tablet and no column except the key."""
+    """Return a create of a table with one tablet and no column except the key."""
     return Create(name, nonce, [], 1, replicas)
 
 
 def read_of(name: str) -> Txn:
-    """A transaction that reads one table."""
+    """Return a transaction that reads one table."""
     return Txn([["r", name, None]])
 
 
 def _tables_at_most(case: Case) -> int:
-    """Estimate the number of tables that a run creates, by its length, rate and share of reads."""
+    """Return about how many tables a run creates, given its length, rate and share of reads."""
     options = case.workload_options
     share = (100 - int(options["reads"])) / 100
     width = (1 + int(options["appends"])) / 2

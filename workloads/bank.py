@@ -1,7 +1,7 @@
 """Transfers between the accounts of a bank, and reads of all balances.
 
-Before the first operation, the set-up of the system must open the accounts that the options
-`accounts` and `balance` describe. The vocabulary is `harness.vocabularies.bank`.
+The set-up of the system must open the accounts, as the options `accounts` and `balance` say. The
+vocabulary is `harness.vocabularies.bank`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class BankWorkload(Workload):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Request a transfer of 1 and a read; a retry uses another account: one may be empty."""
+        """Request a transfer of 1 and a read. A retry uses another account: one may be empty."""
         accounts = int(case.workload_options["accounts"])
         source = (attempt + retry) % accounts
         return (

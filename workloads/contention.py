@@ -1,4 +1,4 @@
-"""Random operations under contention, with mixes of kinds, clients that only read, and bursts."""
+"""Random operations under contention: mixes of kinds, clients that only read, and bursts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.plugins import Option
 from harness.vocabularies import Call
 
 _BURST_PERCENT: Final = 30
-"""The percentage of the operations outside bursts that start a burst."""
+"""The percentage of the operations outside bursts that begin a burst."""
 READERS: Final = Option("readers", 25, "percentage of clients that only read", within=(0, 100))
 _BURST_MAX: Final = 1000
 NAMES_MAX: Final = 10_000
@@ -28,20 +28,20 @@ Mix = tuple[tuple[str, int], ...]
 
 
 def burst_option(default: int, of: str) -> Option:
-    """The option `--burst`; `of` describes the burst ("operations at once on one name")."""
+    """Return the option `--burst`; `of` describes a burst ("operations at once on one name")."""
     return Option(
         "burst", default, f"bursts have 2 to this many {of}; 1: no bursts", (1, _BURST_MAX)
     )
 
 
 def draw_burst(burst: int, rng: random.Random) -> int:
-    """The size of the next group of operations: 1, or from 2 to `burst`, drawn from `rng`."""
+    """Draw the size of the next group of operations: 1, or for a burst from 2 to `burst`."""
     starts = burst > 1 and rng.randrange(100) < _BURST_PERCENT
     return 2 + rng.randrange(burst - 1) if starts else 1
 
 
 def readers_of(case: Case) -> int:
-    """The number of clients that only read: the clients with the lowest numbers."""
+    """Return how many clients only read. These are the clients with the lowest numbers."""
     return case.concurrency * int(case.workload_options["readers"]) // 100
 
 
@@ -70,7 +70,7 @@ def parse_mix(text: str, kinds: Sequence[str]) -> Mix:
 
 
 class Blind:
-    """The base class of generators that ignore the outcomes of earlier operations."""
+    """The base class of generators that ignore the outcomes of operations."""
 
     __slots__ = ()
 
@@ -82,10 +82,10 @@ class Blind:
 class BurstOps(Blind, abc.ABC):
     """The base class of endless generators with bursts; `count` makes nonces unique.
 
-    The first `readers` threads only read: thread n draws from the mix `reads[n % len(reads)]`.
+    The first `readers` threads only read. Thread n draws from the mix `reads[n % len(reads)]`.
 
-    A burst of up to `burst` operations at once goes to the name `hot`; `left` operations of the
-    burst are still to come.
+    In a burst, up to `burst` operations go to the name `hot` at once; `left` of these are still to
+    come.
     """
 
     names: int
@@ -115,4 +115,4 @@ class BurstOps(Blind, abc.ABC):
 
     @abc.abstractmethod
     def call(self, kind: str, hot: int, rng: random.Random) -> Call:
-        """Make an operation of this kind on the name with the number `hot`."""
+        """Return an operation of this kind on the name with the number `hot`."""

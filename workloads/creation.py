@@ -1,8 +1,8 @@
 """Creates the tables that must exist before other operations begin.
 
-A generator that calls `after_create` has three fields: `missing`, the tables to create; `creating`,
-the process and table of each create in progress; and `begun`, whether all tables have ever been
-known to exist. A create is repeated, as a new operation, until its table is known to exist.
+A create is repeated, as a new operation, until its table is known to exist. A generator that calls
+`after_create` has three fields: `missing`, the tables to create; `creating`, the process and table
+of each create in progress; and `begun`, whether all tables have been known to exist.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ REPLICAS_MAX: Final = 7
 
 
 def new_table(name: str, nonce: str, partitions: int, replicas: int) -> Create:
-    """A create of a table with two columns."""
+    """Return a create of a table with two columns."""
     return Create(name, nonce, ["v0", "v1"], partitions, replicas)
 
 
 def replicas_of(case: Case) -> int:
-    """The option `--replicas`. Raises `UsageError` for a number that no target could place."""
+    """Return the option `--replicas`. Raises `UsageError` for an impossible number."""
     replicas = int(case.workload_options["replicas"])
     if replicas not in {1, 3, 5, 7}:
         raise UsageError(
@@ -49,7 +49,7 @@ def replicas_of(case: Case) -> int:
 
 
 def too_many_replicas(case: Case) -> int:
-    """The smallest odd number of replicas that the tablet servers are too few to hold.
+    """Return the smallest odd number of replicas that exceeds the number of tablet servers.
 
     Raises `UsageError` if no table may have that number of replicas.
     """
@@ -67,7 +67,7 @@ def too_many_replicas(case: Case) -> int:
 def after_create(ops: Ops, event: Op, table: Any) -> Ops:
     """Update the generator `ops` after the invocation or completion of a create of `table`.
 
-    `table` is the generator's own name for the table, as in `missing`.
+    `table` is the generator's own identifier of the table, as in `missing`.
     """
     state: Any = ops
     after: Ops

@@ -1,9 +1,8 @@
 """DDL on few names by many clients, to provoke races in the catalog.
 
 Names are few, so that creates, renames and deletes race for them. Every mutation has a unique
-nonce, which later reads show: a table's comment contains the nonce of its create, and column names
-contain the nonces of alters. So reads can show that an operation with an unknown outcome took
-effect.
+nonce: a create puts it into the table's comment, and an alter puts it into the name of a column. So
+reads can show that an operation of unknown outcome took effect.
 
 The workload `ranges` adds and drops ranges of tables instead. The vocabulary is
 `harness.vocabularies.ddl`.
@@ -64,9 +63,9 @@ DEFAULT_MIX: Final = (
 )
 PARTITIONS_MAX: Final = 60
 DONE_MAX: Final = 200
-"""The maximum number of names for which the final reads ask whether DDL is done."""
+"""Maximum number of names for which the final reads ask whether DDL is done."""
 ADDED_MAX: Final = 16
-"""The maximum number of names for which the generator remembers the last added column."""
+"""Maximum number of names for which the generator remembers the last added column."""
 MOVE_GAPS_NS: Final = (1_000_000, 4_000_000, 16_000_000)
 """The largest gaps between operations in a burst of moves, about as long as a rename takes."""
 DRAWN: Final[dict[str, tuple[int, ...]]] = {
@@ -81,20 +80,19 @@ more different moments. Bursts of moves leave less time for other operations. Ap
 the end, so that existing draws stay the same.
 """
 FIRST_RANGE: Final = ("a", "b")
-"""The range of a table that no alter drops."""
+"""The range that each table keeps."""
 
 
 class _DdlOps(Blind, msgspec.Struct, frozen=True):
     """An endless generator; `count` makes nonces unique. The first `readers` threads only read.
 
-    A burst of up to `burst` operations at once goes to a single name, `hot`; `left` operations of
-    the burst are still to come. `moves` percent of the bursts are twice as long: they rename tables
-    between `hot` and `other` while other clients list. Operations of such a burst are up to
-    `gap_ns` apart, and the next one is due at `due_ns`. The gaps matter, because a list can show
-    half of a rename only if it is in progress when the rename takes effect. This is rare if both
-    begin at the same moment.
+    In a burst, up to `burst` operations go to the name `hot` at once; `left` of these are still to
+    come. `moves` percent of the bursts are twice as long: clients rename tables between `hot` and
+    `other`, while other clients list. Operations of such a burst are up to `gap_ns` apart, and the
+    next one is due at `due_ns`. The gaps matter because a list that begins with a rename rarely
+    shows half of it.
 
-    `unplaceable` percent of the creates ask for `too_many` replicas.
+    `unplaceable` percent of the creates request `too_many` replicas.
     """
 
     names: int
@@ -113,7 +111,7 @@ class _DdlOps(Blind, msgspec.Struct, frozen=True):
     other: int | None = None  # the second name of a burst of moves
     gap_ns: int = 0
     due_ns: int = 0
-    added: tuple[tuple[str, str], ...] = ()  # (name, last requested column), newest last
+    added: tuple[tuple[str, str], ...] = ()  # (name, last added column), newest last
 
     def op(self, ctx: Context) -> Step:
         process = ctx.free_process()
@@ -170,7 +168,6 @@ class _DdlOps(Blind, msgspec.Struct, frozen=True):
                 return call_of(kind, {"name": name})
 
     def _rename(self, one: int, other: int, rng: random.Random) -> Rename:
-        """A rename between two names, in a random direction."""
         old, new = (one, other) if rng.randrange(2) else (other, one)
         return Rename(f"t{old}", f"t{new}", f"n{self.count}")
 
@@ -185,7 +182,6 @@ def _kind(mix: Mix, rng: random.Random) -> str:
 
 
 def _added_now(added: tuple[tuple[str, str], ...], call: DdlCall) -> tuple[tuple[str, str], ...]:
-    """Update `added`, which has the last added column of at most `ADDED_MAX` names."""
     if not isinstance(call, Alter):
         return added
     names = [step[1] for step in call.steps if step[0] == "add"]
@@ -196,9 +192,8 @@ def _added_now(added: tuple[tuple[str, str], ...], call: DdlCall) -> tuple[tuple
 def _steps(nonce: str, last: str, rng: random.Random) -> list[list[str]]:
     """Draw the steps of an alter, which mostly adds a column and sometimes drops `last`.
 
-    `last` is the column that was most recently added under this name; the name of a new column
-    contains the nonce. By now, `last` may have been renamed or dropped, or belong to another table.
-    Then the master refuses the alter.
+    `last` is the column that was most recently added under this name. If it was renamed or dropped
+    since, or belongs to another table, the master refuses the alter.
     """
     column = f"c{nonce}"
     choice = rng.randrange(20)
@@ -350,12 +345,12 @@ class _RangeOps:
 
 
 class RangesWorkload(Workload, usual={"rate": 40.0}):
-    """Add and drop ranges of tables, with the table's hash schema or a different one.
+    """Adds and drops ranges of tables, with the table's hash schema or a different one.
 
     A new range has as many hash buckets as the table, or one more. A request may also state the
-    table's own number explicitly, which must make no difference (KUDU-3723). If a change does not
-    apply, because the range already exists or does not exist, it is refused and proves nothing. The
-    checker `catalog-invariants` compares the final ranges with the tablets (I6).
+    table's own number explicitly, which must make no difference (KUDU-3723). A change is refused,
+    and proves nothing, if its range already exists or does not exist. The checker
+    `catalog-invariants` compares the final ranges with the tablets (I6).
     """
 
     api_version = API_VERSION

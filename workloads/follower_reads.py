@@ -86,5 +86,5 @@ class FollowerReadsWorkload(DdlWorkload):
 
     @override
     def draw_options(self, rng: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Draw the options of `ddl`, without bursts of moves, which need lists from the leader."""
+        """Draw the options of `ddl`, but no bursts of moves, which need lists from the leader."""
         return {**super().draw_options(rng, given), "moves": given.get("moves", 0)}

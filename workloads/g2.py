@@ -53,6 +53,6 @@ class G2Workload(Workload):
         return (Request.of(Insert(number, "a", number)),)
 
     def final(self, case: Case) -> Sequence[Request]:
-        """Request no final reads, since an insert itself shows whether there is another one."""
+        """Request no final reads, since an insert itself shows whether there is another insert."""
         del case
         return ()

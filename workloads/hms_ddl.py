@@ -1,4 +1,4 @@
-"""DDL on few names in two databases of a metastore, by many clients, and polls of its event log.
+"""DDL on few names in two databases of a metastore, and polls of its event log.
 
 As in `workloads.ddl`, names are few, and bursts of operations go to a single name, so that creates,
 renames and drops of the same table race. The vocabulary is `harness.vocabularies.hms`.
@@ -57,13 +57,13 @@ class HmsOps(BurstOps):
 
 
 def _name(number: int) -> tuple[str, str]:
-    """The database and name of a table; databases alternate, so renames often cross databases."""
+    """Return a table's database and name. Databases alternate, so renames often cross them."""
     return DATABASES[number % len(DATABASES)], f"t{number}"
 
 
 # `op_timeout_s` is 8 s, since clients retry a lost call only after their socket timeout.
 class HmsDdlWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
-    """Create, alter, rename, drop, get and list on few names, and polls of the event log."""
+    """DDL on few names, and polls of the event log."""
 
     api_version = API_VERSION
     name = "hms-ddl"

@@ -1,9 +1,9 @@
 """Readers of a metastore's notification log, together with DDL.
 
-The first clients are readers. Their operations never have an unknown outcome, so each reader keeps
-its position in the log for the whole run, no matter which metastore answers. Every second reader
-polls continuously. The other readers poll only occasionally and fall behind; if `--event-ttl-ms` is
-short, the cleaner may even remove events before these readers poll. The DDL comes from `hms-ddl`.
+The first clients are readers. Each reader keeps its position in the log for the whole run,
+whichever metastore answers. Every second reader polls continuously. The other readers poll only
+occasionally and fall behind. If `--event-ttl-ms` is short, the cleaner may even remove events
+before these readers poll. The DDL comes from `hms-ddl`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class HmsEventsWorkload(HmsDdlWorkload):
     )
 
     def generator(self, case: Case) -> Generator:
-        """Endless random polls and DDL. Raises `UsageError` if polls or DDL have no client."""
+        """Return endless polls and DDL. Raises `UsageError` if one of the two has no client."""
         options = case.workload_options
         readers = readers_of(case)
         if not 0 < readers < case.concurrency:

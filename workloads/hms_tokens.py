@@ -1,8 +1,8 @@
 """Delegation tokens, which clients issue, renew and cancel, and use at any metastore.
 
-Few tokens are in use at a time, and bursts of operations go to one of them, so that a renewal races
-with uses of its token. Some clients use forged tokens, and some renewals come from a user who is
-not the renewer. The vocabulary is `harness.vocabularies.hms_tokens`.
+Few tokens are in use at a time, and bursts of operations go to one token, so that its renewal races
+with its uses. Some clients use forged tokens, and some renewals come from a user who is not the
+renewer. The vocabulary is `harness.vocabularies.hms_tokens`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FORGED: Final = "alice:yarn:0:0:0:0:forged"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _TokenOps:
-    """An endless generator; `tokens` has the newest tokens, and the next `left` calls use `hot`."""
+    """An endless generator. `tokens` has the newest tokens; the next `left` calls use `hot`."""
 
     mix: Mix
     most: int
@@ -79,7 +79,7 @@ class _TokenOps:
 
 
 def _forged(token: str) -> str:
-    """A copy of the token with a wrong password."""
+    """Return a copy of the token with a wrong password."""
     return f"{token[:-1]}{'0' if token[-1] != '0' else '1'}"
 
 

@@ -1,7 +1,7 @@
-"""DDL through Kudu, and drops and renames through Hive, on the same few tables of two databases.
+"""DDL through Kudu, and drops and renames through Hive, on the same tables of two databases.
 
-As in `workloads.ddl`, names are few, and bursts of operations go to a single name. So creates,
-renames and drops race before one side knows of the other side's changes. The vocabulary is
+As in `workloads.ddl`, names are few, and bursts of operations go to a single name. So operations
+race before one side knows of the other side's changes. The vocabulary is
 `harness.vocabularies.kudu_hms`.
 """
 
@@ -75,11 +75,11 @@ class _TwoSidedOps(BurstOps):
 
 
 def _name(number: int) -> str:
-    """A table's name with its database; databases alternate, so renames often cross databases."""
+    """Return a table's name with its database. Databases alternate, so renames often cross them."""
     return f"{DATABASES[number % len(DATABASES)]}.t{number}"
 
 
-# `op_timeout_s` is 8 s, since a master waits for an absent metastore before asking another.
+# `op_timeout_s` is 8 s, since a master waits long for a missing metastore before it asks another.
 class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
     """DDL through Kudu, drops and renames through Hive, and reads through both."""
 
@@ -112,7 +112,7 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
         return {"hms": True}
 
     def generator(self, case: Case) -> Generator:
-        """Endless random DDL. Raises `UsageError` if the target has no metastore."""
+        """Return endless random DDL. Raises `UsageError` if the target has no metastore."""
         options = case.workload_options
         if not case.target_options.get("hms"):
             raise UsageError("the workload 'kudu-hms' needs metastores; add --hms")
@@ -129,7 +129,7 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Create, change and drop two tables; Hive renames and drops the second table."""
+        """Create, change and drop two tables. Hive renames and drops the second table."""
         name, nonce = f"{DATABASES[0]}.probe_{attempt}", f"p{attempt}.{retry}"
         renamed, other = f"{DATABASES[1]}.probe_{attempt}", f"{name}_h"
         replicas = int(case.workload_options["replicas"])

@@ -2,7 +2,7 @@
 
 Each element is appended only once per run, so a read shows which appends it saw, and in which
 order. After enough appends, a key gets no more operations until the final reads, and a new key
-takes its place. So lists stay short, and so do the answers of reads.
+takes its place. So lists and the answers of reads stay short.
 
 The vocabulary is `list-append` of `harness.vocabularies.transactions`.
 """
@@ -25,7 +25,7 @@ KEYS_MAX: Final = 1000
 LENGTH_MAX: Final = 1000
 WIDTH_MAX: Final = 16
 FINAL_KEYS_MAX: Final = 2000
-"""The maximum number of keys to read at the end; reads during the run cover the others."""
+"""Maximum number of keys to read at the end. Reads during the run cover the others."""
 _FINAL_WIDTH: Final = 8
 """The number of keys that one final transaction reads."""
 
@@ -74,12 +74,12 @@ class TxnOps(Blind):
 
 
 def key_name(number: int) -> str:
-    """The key with this number, in the order of first use."""
+    """Return the name of the key with this number; keys are numbered in the order of first use."""
     return f"k{number}"
 
 
 def keys_at_most(case: Case) -> int:
-    """An upper bound on the number of keys, from the run's length and rate."""
+    """Return an upper bound on the number of keys, from the run's length and rate."""
     options = case.workload_options
     appends = case.rate * case.time_limit_s * int(options.get("width", 1))
     return int(options["keys"]) + math.ceil(appends / int(options["length"]))
@@ -126,13 +126,13 @@ class ListAppendWorkload(Workload):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Request a change and a read of the probe's own key; only probes write negative values."""
+        """Request a change and a read of the probe's own key. Only probes write negative values."""
         del case
         key, element = f"probe-{attempt}", probe_number(attempt, retry)
         return (Request.of(Txn([[self.verb, key, element]])), Request.of(Txn([["r", key, None]])))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """Reads of every key that may exist, up to `FINAL_KEYS_MAX`, several per transaction."""
+        """Request reads of every key that may exist, up to `FINAL_KEYS_MAX`, several at once."""
         numbers = range(min(FINAL_KEYS_MAX, keys_at_most(case)))
         reads: list[Mop] = [["r", key_name(number), None] for number in numbers]
         return tuple(

@@ -3,8 +3,8 @@
 A client that holds the lock releases it next, and retries a failed release. It never acquires a
 lock that it may already hold, because only some locks allow this.
 
-Shortly before the end of the run, clients only release the lock. If no client holds it any more,
-the acquire at rest must succeed. So the checker finds a lock that stays held after its release.
+Shortly before the end of the run, clients only release the lock. If all releases succeeded, the
+final acquire must succeed too. So the checker finds a lock that stays held after its release.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ ACQUIRING: Final = 0.9
 class _LockOps:
     """A generator of acquires and releases of the lock.
 
-    It emits acquires for `acquiring_ns` from the first operation on, and releases until no process
-    holds the lock. `holders` are the processes whose last acquire succeeded.
+    It emits acquires for `acquiring_ns` from the first operation on. Then it emits releases until
+    no process holds the lock. `holders` are the processes whose last acquire succeeded.
     """
 
     acquiring_ns: int
@@ -87,10 +87,10 @@ class LockWorkload(Workload):
 
     @override
     def serves(self, completion: Completion) -> bool:
-        """Whether the answer shows that the lock works; a refusal also shows this.
+        """Whether the answer shows that the lock works. A refusal also shows this.
 
-        A lock may be refused forever because a closed client, or a client whose release was lost,
-        holds it.
+        A lock may be refused forever if it is held by a closed client, or by a client whose release
+        was lost.
         """
         refused = completion.type is OpType.FAIL and completion.value is not None
         return refused or super().serves(completion)

@@ -1,7 +1,7 @@
 """Single writes of new keys, and reads of whole groups of keys.
 
-This follows `jepsen/tests/long_fork.clj`. A client writes a key, and then reads either the group of
-this key, or the group of a key that another client has just written. Each key is written once. The
+This follows `jepsen/tests/long_fork.clj`. A client writes a key, and then reads either that key's
+group, or the group of a key that another client has just written. Each key is written once. The
 vocabulary is `rw-register` of `harness.vocabularies.transactions`.
 """
 
@@ -25,7 +25,7 @@ FINAL_GROUPS: Final = 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _LongForkOps(Blind):
-    """An endless generator; `written` maps threads to their last key, unless they have read it."""
+    """An endless generator; `written` has each thread's last key until the thread reads it."""
 
     group: int
     newest: int = 0
@@ -41,7 +41,7 @@ class _LongForkOps(Blind):
             mops = _group_reads(self.group, written.pop(thread))
             following = dataclasses.replace(self, written=tuple(written.items()))
         elif written and rng.randrange(2) == 0:
-            # a read of the newest group shows most while a write of the group is in progress
+            # a read of the newest group proves most while another client writes in this group
             together = rng.randrange(2) == 0
             newest = self.newest - 1
             mops = _group_reads(

@@ -1,6 +1,6 @@
 """Changes membership under load: adds and removes masters, and moves replicas.
 
-The changes come one at a time, as from an administrator who lists the members after each change.
+There is one change at a time, as from an administrator, who lists the members after each change.
 The workload adds spare masters, and removes members while more than `--least-masters` are left. It
 never removes the known leader, since masters refuse that.
 
@@ -32,7 +32,7 @@ LEAST_MASTERS: Final = Option("least-masters", 3, "keep at least this many maste
 
 
 def masters_of(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The initial masters of a deployment, and its spare masters, which may join."""
+    """Return the initial masters of a deployment, and its spare masters, which may join."""
     first = int(case.target_options.get("masters", 1))
     spares = int(case.target_options.get("spare_masters", 0))
     names = [f"m{number}" for number in range(1, first + spares + 1)]
@@ -97,7 +97,7 @@ class MembersOps:
 
 
 def members_ops(case: Case, tables: tuple[str, ...], options: Mapping[str, Any]) -> MembersOps:
-    """The generator for a case. Raises `UsageError` if no change could ever succeed."""
+    """Return the generator for a case. Raises `UsageError` if no change could ever succeed."""
     first, spares = masters_of(case)
     least, moves = int(options["least_masters"]), int(options["moved"])
     if int(options["members"]):
@@ -110,7 +110,7 @@ def members_ops(case: Case, tables: tuple[str, ...], options: Mapping[str, Any])
 def members_need(
     options: Mapping[str, Any], target_options: Mapping[str, Any], *, moves: bool
 ) -> dict[str, Any]:
-    """Return the target options that keep `_refuse_idle` from refusing the case."""
+    """Return target options with which membership changes are possible."""
     replicas = int(options["replicas"])
     if not int(options["members"]):
         return {}

@@ -30,12 +30,12 @@ _DDL, _ROWS = DdlWorkload(), RowsWorkload()
 _OPTIONS: Final[Mapping[str, Option]] = {
     option.name: option for option in (*_ROWS.options, *_DDL.options)
 }
-# these options are always 0, since the lists that they cause would crowd out other operations
+# always 0, since the lists that these options cause would crowd out other operations
 _SHARED: Final = ("moves",)
 
 
 class _Part(Around, frozen=True):
-    """One part of the mixture; its nonces have a prefix, and it ignores other parts' creates."""
+    """One part of the mixture. Its nonces have a prefix, and it ignores other parts' creates."""
 
     prefix: str
     tables: tuple[str, ...]
@@ -48,7 +48,6 @@ class _Part(Around, frozen=True):
         return Emit(draft, self.around(step.next))
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Pass on all events, except creates of other parts."""
         if event.f == Create.f and event.type is OpType.INVOKE:
             value = event.value if isinstance(event.value, dict) else {}
             if value.get("name") not in self.tables:

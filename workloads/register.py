@@ -37,7 +37,7 @@ class _RegisterOps(NumberedOps):
 
 
 def probe_number(attempt: int, retry: int) -> int:
-    """The value that a probe writes: negative, and different for each try."""
+    """Return the value that a probe writes: negative, and different for each try."""
     return -1 - attempt * PROBE_RETRIES_MAX - min(retry, PROBE_RETRIES_MAX - 1)
 
 
@@ -64,8 +64,8 @@ class RegisterWorkload(Workload):
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
         """Request a read, a write, and a read.
 
-        The first read shows whether the last value of the run was lost, before the probe's value
-        replaces it. The probe's values are negative, so the workload never writes them.
+        The first read shows whether the last value of the run was lost. The probe's values are
+        negative, so the workload never writes them.
         """
         del case
         return tuple(map(Request.of, (Read(), Write(probe_number(attempt, retry)), Read())))

@@ -27,8 +27,8 @@ OPS_MAX: Final = 10_000
 class _RegistersOps(Blind):
     """An endless generator.
 
-    `keys` maps the number of each key in use to the number of operations that were requested for it
-    and to the value of its last change. `newest` is the highest number of a key, and `count` makes
+    `keys` has, for each key in use, its number, the number of operations that were requested for
+    it, and the value of its last change. `newest` is the highest number of a key, and `count` makes
     values unique.
     """
 

@@ -1,19 +1,18 @@
 """Writes, reads and scans of rows that race on few keys, and balances with a constant sum.
 
-Clients contend for the rows of tables `r0`, `r1`, ... Every write has a unique value per cell,
-`n7.0`, so a read shows which write it saw. Keys are few, so inserts and updates are often refused;
-checkers judge refusals like other answers.
+Clients contend for the rows of tables `r0`, `r1`, ... Every write has a unique value per cell, such
+as `n7.0`, so a read shows which write it saw. Keys are few, so inserts and updates are often
+refused. Checkers judge refusals like other answers.
 
-The table `bank` has one tablet. Its rows are in groups: the rows of group 0 are `g0.0`, `g0.1`, ...
-A write of a group upserts all of its rows at once with new balances, which always add up to the
-same sum. So a write does not depend on earlier balances, and every consistent read of a group sees
-that sum.
+The table `bank` has one tablet. Its rows form groups: the rows of group 0 are `g0.0`, `g0.1`, ... A
+write of a group upserts all its rows at once with new balances, which always add up to the same
+sum. So every consistent read of a group sees that sum.
 
 Scans use all modes. Some are at the timestamp of an earlier answer (`--past`), no matter how old,
-and must get the same answer again. The workload creates tables first, and repeats each create, as a
-new operation, until the table is known to exist. Only then do other operations begin.
+and must get the same answer again.
 
-The vocabulary is `harness.vocabularies.rows`.
+The workload creates tables first, and repeats each create, as a new operation, until the table is
+known to exist. Only then do other operations begin. The vocabulary is `harness.vocabularies.rows`.
 """
 
 from __future__ import annotations
@@ -47,9 +46,8 @@ class _RowsOps:
     """An endless generator; `count` makes values unique. The first `readers` threads only read.
 
     `missing` are the tables to create. `creating` maps a process to the table that it is creating.
-    Until `begun`, only creates are emitted. A burst of up to `burst` operations goes to a single
-    table and key; `left` operations of the burst are still to come. `past` has timestamps of
-    earlier scans.
+    Until `begun`, only creates are emitted. In a burst, up to `burst` operations go to a single
+    table and key; `left` of these are still to come. `past` has timestamps of earlier scans.
     """
 
     tables: int
@@ -112,7 +110,7 @@ class _RowsOps:
         return Write(table, f"n{self.count}", rows)
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Repeat creates until their table is known to exist; remember the timestamps of scans."""
+        """Repeat creates until their tables are known to exist; remember timestamps of scans."""
         del ctx
         if event.f == Create.f:
             name = event.value["name"] if event.type is OpType.INVOKE else None
@@ -161,7 +159,7 @@ def group_size(group: int) -> int:
 
 
 def transfer(table: str, group: int, nonce: str, rng: random.Random) -> Write:
-    """A write of all rows of a group, with balances that add up to `SUM`."""
+    """Return a write of all rows of a group, with balances that add up to `SUM`."""
     rows: list[tuple[Kind, str, dict[str, Any]]] = []
     left, size = SUM, group_size(group)
     for number in range(size):
@@ -173,7 +171,7 @@ def transfer(table: str, group: int, nonce: str, rng: random.Random) -> Write:
 
 
 def new_bank(name: str, nonce: str, replicas: int) -> Create:
-    """A create of a table with one tablet, in which a write of several rows is atomic."""
+    """Return a create of a table with one tablet, in which a write of several rows is atomic."""
     return Create(name, nonce, ["v0", "balance"], 1, replicas)
 
 
@@ -252,6 +250,6 @@ class RowsWorkload(Workload):
 
 
 def tables_of(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the workload's tables; `bank`, if there are groups, comes last."""
+    """Return the names of the workload's tables; `bank`, if there are groups, comes last."""
     names = tuple(f"r{number}" for number in range(int(options["tables"])))
     return (*names, BANK) if int(options["groups"]) else names

@@ -1,8 +1,8 @@
 """Adds of unique elements to one set, and reads of all elements.
 
-The checker of `set` follows each element through all reads: no element may be lost, or be missing
+The checker of `set` follows each element through all reads. No element may be lost, or be missing
 temporarily. The checker of `causal-reverse` judges only the order of adds: an element may be
-missing, unless a later one is visible. The vocabulary is `harness.vocabularies.sets`.
+missing, unless a later element is visible. The vocabulary is `harness.vocabularies.sets`.
 """
 
 from __future__ import annotations

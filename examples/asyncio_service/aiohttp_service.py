@@ -16,7 +16,7 @@ log = logging.getLogger("register")
 
 
 class Register:
-    """The value, on disk; `race` forgets the lock around a compare-and-set."""
+    """The value, on disk. With `race`, a compare-and-set takes no lock."""
 
     def __init__(self, folder: Path, *, race: bool, unsynced: bool) -> None:
         self.path = folder / "register.json"
@@ -83,7 +83,7 @@ def primary(register: Register) -> web.Application:
 
 
 def forwarder(address: str) -> web.Application:
-    """A node that holds nothing: it passes each request to the primary."""
+    """Return an application for a node that passes each request to the primary."""
 
     async def session(app: web.Application):
         app["session"] = ClientSession(timeout=ClientTimeout(total=5))

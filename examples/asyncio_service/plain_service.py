@@ -1,6 +1,7 @@
-"""A register on asyncio's streams alone: HTTP by hand, and a log file that one task appends to.
+"""A register on asyncio's streams alone, with hand-written HTTP and a log file.
 
-The first member keeps the log. The others pass requests on, each connection over one of its own.
+The first member keeps the log, to which one task appends. The other members pass requests on to it:
+each client connection has its own connection to the first member.
 """
 
 import argparse
@@ -12,7 +13,7 @@ from pathlib import Path
 
 
 class Register:
-    """The value that the lines of a log file make; `apply` is the only task that writes them."""
+    """A value, rebuilt from the lines of a log file. Only the task `apply` writes the file."""
 
     def __init__(self, path: Path, *, race: bool, unsynced: bool) -> None:
         self.race, self.unsynced = race, unsynced
@@ -52,8 +53,8 @@ class Register:
                     done.set_result(changes)
 
     async def change(self, old: list, new: object) -> bool:
-        """Set the value if it is the one in `old`, which is empty for any."""
-        if self.race and old:  # the value may have changed once the task writes
+        """Set the value if it is the one in `old`; an empty `old` matches any value."""
+        if self.race and old:  # the value may have changed by the time the task writes
             if old != [self.value]:
                 return False
             old = []
@@ -112,7 +113,7 @@ async def serve_forwarder(primary: str, reader, writer) -> None:
                 writer.write(head + body)
             except (OSError, EOFError):
                 writer.write(answered("502 Bad Gateway", "the primary does not answer"))
-                return  # an answer that comes too late must not meet the next request
+                return  # a late answer must not be taken for the answer to the next request
             await writer.drain()
     finally:
         if upstream is not None:

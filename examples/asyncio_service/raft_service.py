@@ -1,7 +1,7 @@
 """A register on the Raft library `consensual` from PyPI, over aiohttp.
 
-A write is a command of the log; it is answered once the library has applied it on the asked node. A
-read is a command, too, unless `--race` answers it from the node's own copy.
+A write is a command in the log. It is answered once the library has applied it on the node that got
+the request. A read is a command, too, unless `--race` answers it from the node's own copy.
 """
 
 import argparse
@@ -17,7 +17,7 @@ JOIN_S = 0.2
 
 
 class Register:
-    """The value that the log's commands build, and the requests that wait for their command."""
+    """The value that the log's commands build, and the requests that wait for their commands."""
 
     def __init__(self) -> None:
         self.value: object = None
@@ -59,7 +59,7 @@ def http(node: Node, register: Register, members: int, *, race: bool) -> web.App
         return await submit({"kind": "cas", **await request.json()})
 
     async def role(_: web.Request) -> web.Response:
-        role = node._role  # the library has no public way to ask for it
+        role = node._role  # the library has no public attribute for the role
         whole = node._cluster.stable and len(node._cluster.nodes_ids) == members
         leads = whole and role.leader_node_id == node._id
         return web.json_response({"leads": leads, "term": role.term})
@@ -97,7 +97,7 @@ class HttpSender(Sender):
 
 
 async def found(node: Node, peers: list[URL]) -> None:
-    """Make the first node a cluster of its own, and attach the others one after the other."""
+    """Make the first node a cluster of its own, and attach the others one after another."""
     await node.solo()
     for peer in peers:
         while peer not in node._cluster.nodes_urls.values() or not node._cluster.stable:

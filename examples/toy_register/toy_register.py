@@ -1,7 +1,7 @@
 """A target written against `Env`: one node that keeps one durable register.
 
-It runs unchanged in simulation, local processes and Docker:
-`harness run --target toy-register --workload register --nemesis kill-leader`.
+It runs unchanged in simulation, local processes and Docker: `harness run --target toy-register
+--workload register --nemesis kill-leader`.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ NODE = Address("r1", PORT)
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
-    """Run the node: answer each JSON frame with another; sync a write before answering it."""
+    """Run the node: answer each JSON frame with another. Sync a write before answering it."""
     del config
     try:
         state = msgspec.json.decode(await env.disk.read("register"))
@@ -61,7 +61,7 @@ class ToyClient:
         self.conn: Conn | None = None
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """Run one operation; a write that may have reached the node is `info` without an answer."""
+        """Run one operation. A write without an answer is `info` if it may have been sent."""
         start = self.env.clock.monotonic_ns()
         sent, error = False, ""
         reply: dict[str, Any] | None = None

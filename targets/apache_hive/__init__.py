@@ -1,6 +1,6 @@
 """Real Hive Metastores, as Apache releases them, over a real PostgreSQL.
 
-`ApacheHiveTarget` is loaded on demand, so that fetching its artefacts does not import it.
+`ApacheHiveTarget` is loaded on first access, so that fetching its artefacts does not import it.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ systems. `fetching` checks the hash of each file and finally writes a stamp into
 of the lists and of the bundled sources. If that hash changes, `harness fetch hive` fetches
 everything again.
 
-Real Kudu needs Hive 3.1.3: Kudu's masters read entries with the Thrift call `get_table`, which Hive
-4 no longer has.
+Real Kudu needs Hive 3.1.3, because Kudu's masters read entries with the Thrift call `get_table`,
+which Hive 4 no longer has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from targets.artefacts import CacheFolder
 
 _HERE: Final = Path(__file__).parent
 _LOCK: Final = _HERE / "artefacts.lock"
-"""The artefacts of Hive 4.0.1. Other releases use all of these jars, but not the archive."""
+"""The artefacts of Hive 4.0.1. Other releases use its jars, but have their own archive."""
 ARCHIVES: Final = "tar.gz"
 """The type of artefacts that are unpacked: a release's own archive. All others are jars."""
 DOCKERFILE: Final = _HERE / "Dockerfile"
@@ -31,19 +31,19 @@ class Release(NamedTuple):
 
     version: str
     listener: Path
-    """Java source of a listener for changes of tables, which `fetching` compiles."""
+    """The Java source of a listener for changes of tables, which `fetching` compiles."""
     schema_version: str
     more: str = ""
     """The file that lists what this release needs in addition to the jars of `_LOCK`."""
 
     @property
     def schema(self) -> str:
-        """The path of PostgreSQL's schema in the folder of the artefacts."""
+        """Return the path of PostgreSQL's schema in the folder of the artefacts."""
         folder = "hive/scripts/metastore/upgrade/postgres"
         return f"{folder}/hive-schema-{self.schema_version}.postgres.sql"
 
     def lock_text(self) -> str:
-        """The list of this release's pinned artefacts."""
+        """Return the list of this release's pinned artefacts."""
         usual = _LOCK.read_text(encoding="utf-8")
         if not self.more:
             return usual
@@ -51,13 +51,13 @@ class Release(NamedTuple):
         return "\n".join([(_HERE / self.more).read_text(encoding="utf-8"), *jars])
 
     def folder(self) -> CacheFolder:
-        """The cache's folder of the artefacts."""
+        """Return the cache folder of the artefacts."""
         ours = self.listener.read_bytes() + DOCKERFILE.read_bytes()
         stamp = hashlib.sha256(self.lock_text().encode() + ours).hexdigest()
         return CacheFolder(f"apache-hive-{self.version}", stamp)
 
     def require(self) -> Path:
-        """The folder with all artefacts. Raises `UsageError` if they were not fetched."""
+        """Return the folder with all artefacts. Raises `UsageError` if they were not fetched."""
         verb = f"harness fetch hive {self.version}"
         return self.folder().require(f"Hive Metastore {self.version}", verb)
 

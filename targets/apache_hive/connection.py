@@ -1,9 +1,9 @@
 """Thrift connections over asyncio, one call at a time, in Hive's default binary protocol.
 
-A Thrift answer does not announce its length, so the connection tries to decode the bytes received
-so far until they hold a whole answer. Like Hive's own client, a new connection first sends the
-user's name (`set_ugi`). The connection counts as open once the metastore has answered, because the
-proxies on links accept a connection before they have connected to the metastore.
+A Thrift answer does not announce its length. So the connection tries to decode the bytes received
+so far, until they contain a whole answer. A new connection first sends the user's name (`set_ugi`),
+like Hive's own client. It counts as open once the metastore has answered, because the proxies on
+links accept a connection before they have connected to the metastore.
 """
 
 from __future__ import annotations
@@ -32,26 +32,25 @@ _DEFAULT: Final = "default"
 
 
 class _Bytes(TTransportBase):  # type: ignore[misc]  # the library has no types
-    """Transport that reads the bytes received so far; a read beyond them raises `EOFError`."""
+    """A transport that reads the bytes received so far. A read beyond them raises `EOFError`."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.at = 0
 
     def read(self, size: int) -> bytes:
-        """Return at most `size` further bytes, or none at the end of the received bytes."""
         piece = self._data[self.at : self.at + size]
         self.at += len(piece)
         return piece
 
 
 class ThriftConnection:
-    """One connection to a metastore; implements `targets.hive.client.connection.Connection`."""
+    """One connection to a metastore. It implements `targets.hive.client.connection.Connection`."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, framed: bool = False
     ) -> None:
-        """Create a connection. If `framed`, a length precedes each message, as after SASL."""
+        """Create a connection. With `framed`, a length precedes each message, as after SASL."""
         self._reader, self._writer = reader, writer
         self._framed = framed
         self._count = 0
@@ -172,7 +171,7 @@ class ThriftDoor:
 async def make_databases(
     connect: Connect, address: Address, names: Iterable[str], *, timeout_s: float
 ) -> bool:
-    """Create databases unless they exist; return whether all of them exist now."""
+    """Create missing databases; return whether all databases exist now."""
     replies = [
         await ask_once(connect, address, api.CreateDatabase(name), timeout_s=timeout_s)
         for name in names

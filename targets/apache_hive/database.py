@@ -19,7 +19,7 @@ from targets.hive.sql.server import server_node
 from targets.hive.system import DATABASE_NODE, DATABASE_PORT
 
 _CONNECTIONS_MAX: Final = 400
-"""PostgreSQL's limit of connections; each metastore pools about 40 of them."""
+"""PostgreSQL's limit of connections. Each metastore pools about 40 of them."""
 _IDLE_S: Final = 2.0
 _TABLES: Final = """
 select d."NAME" || '.' || t."TBL_NAME", t."TBL_ID", p."PARAM_VALUE"
@@ -39,7 +39,7 @@ _SEQUENCE: Final = 'select "NEXT_EVENT_ID" from "NOTIFICATION_SEQUENCE"'
 
 
 def database_node(place: Path, release: Release = HIVE4) -> NodeSpec:
-    """Declare the node `db`; `place` is the folder of the release's artefacts.
+    """Declare the node `db`. `place` is the folder of the release's artefacts.
 
     Hive's schema file has a semicolon and an empty line after each statement, as PostgreSQL's
     single-user mode requires. If a statement fails, the metastores refuse to start.

@@ -1,7 +1,7 @@
-"""`harness fetch hive`: fetch a real metastore's files with Maven, which may use mirrors.
+"""`harness fetch hive`: fetches a real metastore's files with Maven, which may use mirrors.
 
 The files are collected and hashed in a temporary folder, which is then moved into the cache. The
-bundled listener of the release is compiled against the files.
+release's bundled listener is compiled against these files.
 """
 
 from __future__ import annotations
@@ -71,7 +71,6 @@ def fetch(progress: Callable[[str], None], version: str = VERSIONS[0]) -> Path:
 
 
 def _maven() -> str:
-    """The path of Maven on PATH; raises `InfrastructureError`."""
     maven = shutil.which("mvn")
     if maven is None:
         raise InfrastructureError(
@@ -139,7 +138,6 @@ def check_hashes(files: Path, wanted: Iterable[Artefact]) -> None:
 
 
 def _unpack(archive: Path, into: Path) -> None:
-    """Unpack an archive whose only top-level folder becomes `into`."""
     with tarfile.open(archive) as tar:
         tar.extractall(into.parent / "unpacked", filter="data")
     (top,) = (into.parent / "unpacked").iterdir()

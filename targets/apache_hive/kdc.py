@@ -2,8 +2,8 @@
 
 All passwords are fixed, and Kerberos derives keys from passwords. The metastores' keytab can
 therefore be computed before the KDC runs, and no file has to be copied between nodes. Each node has
-its own Kerberos configuration (`KRB5_CONFIG`); the machine's configuration is ignored. All Kerberos
-traffic uses TCP, so that link faults affect it.
+its own Kerberos configuration (`KRB5_CONFIG`), and the machine's configuration is ignored. All
+Kerberos traffic uses TCP, so that link faults affect it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.cluster import NodeSpec, ReadyPort
 KDC_NODE: Final = "kdc"
 KDC_PORT: Final = 88
 METASTORE: Final = "hive/metastore"
-"""Kerberos principal of all metastores, as `name/host`; Hadoop does not resolve the host."""
+"""The Kerberos principal of all metastores, as `name/host`. Hadoop does not resolve the host."""
 PASSWORD: Final = "harness"  # noqa: S105 - protects no data
 IMAGE: Final = "{package:targets.apache_hive}/apache_hive/kerberos"
 _REALM: Final = "HARNESS"
@@ -26,7 +26,7 @@ _KEY_TYPE: Final = 18
 _KEY: Final = bytes.fromhex("d1c780439a129af0862204651f171b80d1046e92b70e0dddda0d64e47d69928e")
 """The key that `ktutil` derives from `PASSWORD` for `METASTORE` in this realm (RFC 3962)."""
 _VERSION: Final = 1
-"""The version of all keys: the first, because no password was ever changed."""
+"""The version of all keys. It is the first, because no password was ever changed."""
 _PATH: Final = "/usr/sbin:/sbin:/usr/bin:/bin"
 _SERVER: Final = f"""
 [kdcdefaults]
@@ -45,12 +45,12 @@ _SERVER: Final = f"""
 
 
 def principal(name: str) -> str:
-    """The full name of a principal, with its realm."""
+    """Return the full name of a principal, with its realm."""
     return f"{name}@{_REALM}"
 
 
 def configuration(kdc: str) -> str:
-    """The text of a `krb5.conf`; `kdc` is the address of the KDC, as `host:port`."""
+    """Return the text of a `krb5.conf`; `kdc` is the address of the KDC, as `host:port`."""
     return f"""
 [libdefaults]
   default_realm = {_REALM}
@@ -95,7 +95,7 @@ def kdc_node(users: Iterable[str]) -> NodeSpec:
 
 
 def keytab() -> str:
-    """The metastores' keytab (MIT's format, version 2) in base64, since a node's files are text."""
+    """Return the metastores' keytab (MIT's format, version 2) in base64, as files must be text."""
 
     def counted(text: str) -> bytes:
         return len(text).to_bytes(2) + text.encode()

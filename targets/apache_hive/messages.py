@@ -1,8 +1,9 @@
 """Translates calls of `targets.hive.api` into Hive 4's Thrift requests, and the answers back.
 
-The structs come from `pymetastore`, which generates them from Hive's own IDL. Tables are created as
-views, because the workloads only need metadata. Hive stores a view with the same code as a table,
-but creates no directory for it; the metastores have no shared file system for directories.
+The structs come from `pymetastore`, which generates them from Hive's own IDL. All tables are
+created as views, because the workloads only need metadata. Hive stores a view with the same code as
+a table, but creates no directory for it, and the metastores have no shared file system for
+directories.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from targets.hive.metastore.kudu_rules import is_kudu
 
 _OWNER: Final = "harness"
 _TEXT: Final = "select 1"
-"""The query of the views; every table is created as a view."""
+"""The query of every view."""
 
 _REFUSED: Final = {
     "token does not exist": api.INVALID_TOKEN,
@@ -32,7 +33,7 @@ _REFUSED: Final = {
     "tried to renew a token": api.ACCESS_CONTROL,
     "is trying to renew a token": api.ACCESS_CONTROL,
 }
-"""Map phrases of a MetaException's message to the Hadoop exception that caused it."""
+"""The Hadoop exceptions behind a MetaException, by phrases of its message."""
 
 
 class Exchange(NamedTuple):
@@ -61,14 +62,14 @@ class KuduEntry(api.MetaTable, frozen=True):
     """The entry of a Kudu table, together with the metastore's complete struct.
 
     `MetaTable` leaves out some fields, such as the types of columns. A change through Hive must
-    preserve them.
+    preserve these fields.
     """
 
     row: Any = None
 
 
 def _written(table: api.MetaTable) -> Any:
-    """Build the struct that replaces a table's stored struct in the metastore."""
+    """Return the struct that replaces a table's stored struct in the metastore."""
     if not isinstance(table, KuduEntry):
         return _view(table)
     row = copy.deepcopy(table.row)
@@ -116,7 +117,7 @@ def _names(metas: Any) -> list[tuple[str, str]]:
 
 
 def event_of(ident: int, time_s: int, kind: str, message: str) -> api.Event:
-    """Decode an event from Hive's JSON message, which holds the tables in Thrift's JSON format."""
+    """Decode an event from Hive's JSON message, in which tables are in Thrift's JSON format."""
     event = msgspec.json.decode(message)
     kinds = {"CREATE_TABLE": (None, "tableObjJson"), "DROP_TABLE": ("tableObjJson", None)}
     sides = kinds.get(kind, ("tableObjBeforeJson", "tableObjAfterJson"))
@@ -141,7 +142,7 @@ def _context() -> Any:
 
 
 def greeting() -> Exchange:
-    """The request `set_ugi`, which names the user; it is allowed once per connection."""
+    """Return the request `set_ugi`, which names the user. It is allowed once per connection."""
     return _exchange("set_ugi", user_name=_OWNER, group_names=[])
 
 
@@ -206,7 +207,7 @@ def exchange_for(call: api.ApiCall) -> Exchange:
 
 
 def error_of(answer: Any) -> api.MetastoreError | None:
-    """Return the exception that the answer to a call holds, or `None` if the call succeeded."""
+    """Return the exception in the answer to a call, or `None` if the call succeeded."""
     fields: Mapping[str, Any] = vars(answer)
     for value in fields.values():
         if isinstance(value, TException):

@@ -2,8 +2,8 @@
 
 The class path names two folders: the cache on this machine, and the cache's copy in the Docker
 image. An idle metastore's node runs a small program instead, which listens on the metastore's port
-and closes every connection. To clients the node then looks like an absent metastore, because links
-accept a connection before they connect to the metastore.
+and closes every connection. Clients see no difference to a missing metastore, because links accept
+a connection before they connect to the metastore.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ _OF_RELEASE: Final[Mapping[Release, Mapping[str, str]]] = {
             "org.apache.hadoop.hive.metastore.messaging.json.JSONMessageEncoder"
         ),
     },
-    # Kudu's masters reject a metastore that lacks these two listeners, or that checks the types of
+    # Kudu's masters reject a metastore without these two listeners, or one that checks the types of
     # columns by their position.
     HIVE3: {
         _LISTENERS: "org.apache.hive.hcatalog.listener.DbNotificationListener,"
         "org.apache.kudu.hive.metastore.KuduMetastorePlugin",
         "hive.metastore.disallow.incompatible.col.type.changes": "false",
-        # Hive's default classes for these two are part of its query engine, which is absent here.
+        # Hive's default classes for these two belong to its query engine, which is not installed.
         "metastore.expression.proxy": (
             "org.apache.hadoop.hive.metastore.DefaultPartitionExpressionProxy"
         ),
@@ -96,7 +96,8 @@ def _settings() -> Mapping[str, str]:
         ),
         "javax.jdo.option.ConnectionDriverName": "org.postgresql.Driver",
         "javax.jdo.option.ConnectionUserName": USER,
-        "javax.jdo.option.ConnectionPassword": USER,  # Hive requires it, PostgreSQL ignores it
+        # Hive requires a password, but PostgreSQL ignores it
+        "javax.jdo.option.ConnectionPassword": USER,
         "metastore.warehouse.dir": "file:{data}/warehouse",
         "metastore.thrift.bind.host": "{host}",
         # Hive refuses one of two concurrent creates only after a retry, by default after 2 s.
@@ -107,7 +108,7 @@ def _settings() -> Mapping[str, str]:
 
 
 def event_settings(ttl_s: int) -> Mapping[str, str]:
-    """Let Hive remove events older than `ttl_s`, which it checks every second, not every 2 h."""
+    """Make Hive remove events older than `ttl_s`. It checks every second, not every 2 h."""
     listener = "hive.metastore.event.db.listener"
     return {
         f"{listener}.timetolive": f"{ttl_s}s",
@@ -124,13 +125,13 @@ def _secure_files() -> dict[str, str]:
 
 
 def security_settings(layout: Layout) -> Mapping[str, str]:
-    """Settings of a metastore for Kerberos and delegation tokens."""
+    """Return the settings of a metastore for Kerberos and delegation tokens."""
     tokens = "hive.cluster.delegation.token"
     store, times = _STORES[layout.token_store], layout.token_times
     servers = ",".join(f"{{peer:{node}:{port}}}" for node, port in layout.zookeepers)
     zookeeper = {
         f"{tokens}.store.zookeeper.connectString": servers,
-        # If this were true, the ZooKeeper servers would need Kerberos to serve stored tokens.
+        # If true, the ZooKeeper servers would need Kerberos to serve stored tokens.
         "hive.zookeeper.kerberos.enabled": "false",
     }
     return {
@@ -160,7 +161,7 @@ def as_member(metastore: NodeSpec) -> NodeSpec:
 
 
 def as_spare(metastore: NodeSpec) -> NodeSpec:
-    """Turn a metastore into a spare: its node idles until it starts as the variant `SERVING`."""
+    """Turn a metastore into a spare, whose node idles until it starts as the variant `SERVING`."""
     serving = Variant(command=metastore.command)
     return msgspec.structs.replace(metastore, command=_IDLE, variants={SERVING: serving})
 
@@ -177,7 +178,7 @@ def metastore_node(
     """Declare a metastore that starts once the nodes in `after` are ready.
 
     Metastores start one after another, because each of them initializes the database if it is
-    empty. `security` holds the settings for Kerberos and tokens, if there is a KDC.
+    empty. `security` has the settings for Kerberos and tokens, if there is a KDC.
     """
     secure = security is not None
     kerberos = _KERBEROS if secure else ()

@@ -1,8 +1,8 @@
 """Connections that begin with SASL, which a metastore with Kerberos requires.
 
-A user who issues, renews or cancels tokens authenticates with Kerberos (GSSAPI), over a connection
-of the user's own. A client that presents a token authenticates with DIGEST-MD5, which proves that
-the client has the token's password. Both mechanisms negotiate in Thrift's SASL frames: a status, a
+A user who issues, renews or cancels tokens authenticates with Kerberos (GSSAPI), over a separate
+connection. A client that presents a token authenticates with DIGEST-MD5, which proves that the
+client has the token's password. Both mechanisms negotiate in Thrift's SASL frames: a status, a
 length, and the mechanism's payload.
 """
 
@@ -31,7 +31,7 @@ from targets.hive import api
 from targets.hive.channel import ChannelError
 
 USERS: Final = ("harness", "alice", "bob", "yarn", "mallory")
-"""Kerberos users. The first one makes the calls for which the user does not matter."""
+"""Kerberos users. Calls for which the user does not matter use the first one."""
 _START, _OK, _COMPLETE = 1, 2, 5
 _NO_LAYER: Final = b"\x01\x00\x00\x00"
 """The client's choice of a GSSAPI security layer: neither signing nor encryption."""
@@ -41,8 +41,9 @@ _NOT_ITS_PASSWORD: Final = frozenset(
         "DIGEST-MD5: digest response format violation. Mismatched response.",
     }
 )
-"""Java's messages for an absent or expired token, and for a wrong password. If the token store
-fails, the connection ends without one of these messages.
+"""Java's messages for a missing or expired token, and for a wrong password.
+
+If the token store fails, the connection ends without one of these messages.
 """
 
 
@@ -51,8 +52,6 @@ class _RefusedError(Exception):
 
 
 class _Streams:
-    """A connection during its SASL negotiation."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
 
@@ -72,7 +71,7 @@ class _Streams:
 
 
 class _Tickets:
-    """Cache of the users' Kerberos tickets; only one ticket is requested at a time."""
+    """A cache of the users' Kerberos tickets. Only one ticket is requested at a time."""
 
     def __init__(self, env: ClientEnv) -> None:
         self._env = env
@@ -81,7 +80,7 @@ class _Tickets:
         self._file = -1
 
     async def context(self, user: str) -> tuple[Any, bytes]:
-        """Start a GSSAPI security context for a user; return the context and its first message."""
+        """Begin a GSSAPI security context for a user; return the context and its first message."""
         async with self._lock:
             return await asyncio.to_thread(self._begin, user)  # determinism: not simulated
 
@@ -103,7 +102,7 @@ class _Tickets:
         return context, context.step() or b""
 
     def _configure(self) -> None:
-        """Point the Kerberos library to a configuration file in this process's memory."""
+        """Make the Kerberos library read a configuration file in this process's memory."""
         if self._file < 0:
             host, port = self._env.endpoint(Address(KDC_NODE, KDC_PORT))
             self._file = os.memfd_create("krb5.conf")
@@ -112,7 +111,7 @@ class _Tickets:
 
 
 class KerberosConnection:
-    """The connections to one metastore, one per Kerberos user, which act as one `Connection`."""
+    """The connections to one metastore, one for each Kerberos user. It implements `Connection`."""
 
     def __init__(self, door: KerberosDoor, address: Address, usual: ThriftConnection) -> None:
         self._door, self._address = door, address
@@ -120,7 +119,7 @@ class KerberosConnection:
         self.broken = False
 
     async def call(self, call: api.ApiCall, *, timeout_s: float) -> api.Reply:
-        """Call as the user, or with the token, that `call` names; by default as `USERS[0]`."""
+        """Make a call as the user or with the token in `call`, or by default as `USERS[0]`."""
         whole = False
         try:
             if isinstance(call, api.Authenticate):
@@ -150,7 +149,7 @@ def _user_of(call: api.ApiCall) -> str:
 
 
 class KerberosDoor:
-    """Opens Kerberos connections; implements `targets.hive.client.connection.Connect`."""
+    """Opens Kerberos connections. It implements `targets.hive.client.connection.Connect`."""
 
     def __init__(self, env: ClientEnv) -> None:
         self._env = env

@@ -20,13 +20,13 @@ from targets.hive.system import Layout, MetastoreSystem
 from targets.hive.zookeeper.ensemble import SILENCE_S
 
 _START_S: Final = 50.0
-"""Seconds that an administrator waits for an added metastore to serve; Java starts slowly."""
+"""The time limit, in seconds, for an added metastore to serve, because Java starts slowly."""
 
 
 class ApacheHiveSystem(MetastoreSystem):
     """The deployed real metastores, which do not use request ids.
 
-    An operation only has time to try two metastores, so at most one of them may be down.
+    An operation has time to try only two metastores, so at most one of them may be down.
     """
 
     ask_s = 5.0

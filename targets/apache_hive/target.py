@@ -39,9 +39,9 @@ _OPTIONS: Final = (
     *("retry-delay-ms", "failure-retries", "socket-lifetime-ms"),
     *("event-ttl-ms", "spare-metastores", "uri-list"),
 )
-"""Options that mean the same for real and for bundled metastores."""
+"""Options that real and bundled metastores share."""
 USUAL: Final = {"socket-timeout-ms": 3000}
-"""Defaults that differ from the bundled target's: Java is slow, and Hive pauses before retries."""
+"""Defaults that differ from the bundled target's. Java is slow, and Hive pauses before retries."""
 _LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")
 _TOKEN_OPTIONS: Final = (
     *("token-store", "token-max-age-ms", "token-renew-ms", "token-key-ms", "token-scan-ms"),
@@ -56,13 +56,13 @@ _RENEW_GAP: Final = Permit(
     why="every store of 4.0.1 renews a token by removing it and adding it again",
     rules={TOKENS: ("renew-gap",)},
 )
-"""Permit that `strict` needs on real metastores; `hive4` has it from the bundled ledger."""
+"""A permit that `strict` needs on real metastores. `hive4` has it from the bundled ledger."""
 _STALE: Final = Permit(
     name="token-stale-read",
     why="the token store reads from one ZooKeeper server, which may lag behind the others",
     rules={TOKENS: ("stale",)},
 )
-"""Permit for tokens in ZooKeeper, whose reads may be stale; Hive 4.0.1 does not prevent this."""
+"""A permit for tokens in ZooKeeper, whose reads may be stale, as in Hive 4.0.1."""
 START_WITHOUT_DATABASE: Final = Permit(
     name="start-without-database",
     why="a metastore that cannot reach its database at start-up exits",
@@ -90,7 +90,7 @@ _HIVE4: Final = (
         why="a get reads a table and its parameters in two statements, under read committed",
     ),
 )
-"""Permits for behaviour that only real metastores show, not bundled ones with `hive4`."""
+"""Permits for behaviour of real metastores that bundled ones with `hive4` do not show."""
 
 
 class ApacheHiveTarget(
@@ -102,7 +102,7 @@ class ApacheHiveTarget(
     operations=HiveTarget.operations,
     variant_of=HiveTarget.variant_of,
 ):
-    """Target of real metastores, which are stateless, all active, and share one PostgreSQL."""
+    """The target plug-in of real metastores: all are active, stateless, and use one PostgreSQL."""
 
     api_version = TARGET_API_VERSION
     name = "apache-hive"
@@ -120,7 +120,7 @@ class ApacheHiveTarget(
     )
 
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
-        """Declare the metastores and the database; with `--kdc` also the KDC and ZooKeeper.
+        """Declare the metastores and the database, and with `--kdc` also the KDC and ZooKeeper.
 
         Raises `UsageError` for impossible settings, or if artefacts or libraries are missing.
         """
@@ -156,7 +156,7 @@ class ApacheHiveTarget(
 
     @override
     def pointless(self, settings: TargetSettings) -> Collection[str]:
-        """Faults triggered by changes of the database, which real metastores do not announce."""
+        """Return the nemeses that wait for database changes, which real metastores do not announce."""
         del settings
         return AT_CHANGES
 
@@ -182,7 +182,7 @@ class ApacheHiveTarget(
 
 
 def require_libraries(who: str) -> None:
-    """Raise `UsageError` if `who` lacks the Python libraries that speak to real metastores."""
+    """Raise `UsageError` if Python libraries for real metastores are missing; `who` needs them."""
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(
@@ -200,7 +200,7 @@ def _members(layout: Layout, metastores: Sequence[NodeSpec]) -> list[NodeSpec]:
 
 
 def whole_seconds(settings: TargetSettings, option: str, who: str) -> int:
-    """Return an option in ms as seconds, the unit of real `who`.
+    """Return an option in ms as seconds, the unit of real servers (`who`).
 
     Raises `UsageError` for a fraction of a second.
     """
@@ -220,7 +220,7 @@ def _require_kerberos() -> None:
 
 
 def _layout(settings: TargetSettings) -> Layout:
-    """Build the layout; options that only bundled metastores have keep their defaults."""
+    """Build the layout. Options that only bundled metastores have keep their defaults."""
     theirs = default_values(HiveTarget.options)
     options = {**theirs, **settings.options, "zookeeper": ZooKeeperKind.ENSEMBLE.value}
     return Layout(msgspec.structs.replace(settings, options=options))

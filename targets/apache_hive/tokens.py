@@ -1,7 +1,7 @@
 """Delegation tokens, in Hadoop's text form and in the form that histories record.
 
 Hadoop's text ends with the token's kind, after the password. In histories, the password comes last,
-so that a client can forge it by changing the text's last letter.
+so a client can forge a token by changing the last letter of its text.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ class Token(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The token as histories record it: identifier and password in hexadecimal."""
+        """Return the token as histories record it: identifier and password in hexadecimal."""
         return f"{self.identifier.hex()}:{self.password.hex()}"
 
     @property
     def owner(self) -> str:
-        """The owner's name. Raises `ValueError` if the identifier ends within the name."""
+        """Return the owner's name. Raises `ValueError` if the identifier ends within the name."""
         name, _ = _counted(self.identifier, 1)
         return name.decode()
 
     @property
     def hadoop(self) -> str:
-        """The token in the form of Hadoop's `Token.encodeToUrlString`."""
+        """Return the token in the form of Hadoop's `Token.encodeToUrlString`."""
         parts = (self.identifier, self.password, _KIND, b"")
         raw = b"".join(_length(len(part)) + part for part in parts)
         return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def read_text(text: str) -> Token:
-    """Read a token from a history. Any text is accepted, since a token may be forged."""
+    """Read a token from a history. Any text is accepted, because a token may be forged."""
     identifier, _, password = text.rpartition(":")
     try:
         return Token(bytes.fromhex(identifier), bytes.fromhex(password))
@@ -59,7 +59,7 @@ def read_hadoop(text: str) -> Token:
 
 
 def _counted(raw: bytes, at: int) -> tuple[bytes, int]:
-    """Read a length (Hadoop's `WritableUtils`), then that many bytes; return them and their end."""
+    """Read a length (Hadoop's `WritableUtils`) and that many bytes; return these and their end."""
     if at >= len(raw):
         raise ValueError("the token is cut off")
     first = raw[at] if raw[at] < 128 else raw[at] - 256

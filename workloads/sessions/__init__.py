@@ -1,1 +1,1 @@
-"""Workloads whose clients keep a state: the logs that they poll, leases, registers of their own."""
+"""Workloads whose clients have a state: positions in logs, leases, or registers of their own."""

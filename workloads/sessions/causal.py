@@ -1,4 +1,4 @@
-"""Registers with one client each, which reads its register at first and after each of its writes.
+"""Registers with one client each, which reads its register first and after each of its writes.
 
 A client takes a new register after some writes, or when an outcome is unknown. Occasionally,
 another client reads the register at the same time, and may see any state. The vocabulary is
@@ -29,9 +29,9 @@ VISIT_PERCENT: Final = 20
 class _CausalOps:
     """An endless generator.
 
-    `at` maps a process to the number of its register and to the number of operations that it has
-    requested there; every second one is a write. `visiting` are the processes that are reading
-    another process's register, and `visited` is the next register to read in this way.
+    `at` maps each process to the number of its register and the number of operations that it has
+    requested there. Every second operation is a write. `visiting` are the processes that are
+    reading another process's register. `visited` is the next register to read in this way.
     """
 
     writes: int
@@ -76,7 +76,7 @@ class _CausalOps:
     def with_place(
         self, process: int | str, at: tuple[int, int] | None, *, newest: int | None = None
     ) -> _CausalOps:
-        """Return the generator with `at` as the entry of the process; with none for `None`."""
+        """Return the generator with `at` as the process's entry; `None` removes the entry."""
         kept = {who: place for who, place in self.at.items() if who != process}
         if at is not None:
             kept[process] = at

@@ -27,7 +27,7 @@ KEYS_MAX: Final = 100
 ASSIGN_PERCENT: Final = 3
 """The percentage of operations that change which keys a client polls."""
 POLLED: Final = 20
-"""The number of messages that each poll at the end is assumed to get at least."""
+"""The assumed minimum number of messages that each final poll gets."""
 EMPTY_POLLS: Final = 20
 """The number of additional polls at the end, which show that no more messages come."""
 FINAL_POLLS_MAX: Final = 1000

@@ -1,8 +1,8 @@
 """A lock with leases, which clients acquire and then release or allow to expire.
 
-Of every four leases, clients release one while it lasts and allow one to expire. They try to
-release the other two after the lease has ended, when another client may hold the lock. A client
-never acquires a lock that it may hold. The vocabulary is `harness.vocabularies.leases`.
+Of every four leases, clients release one in time and allow one to expire. They try to release the
+other two after the lease has ended, when another client may hold the lock. A client never acquires
+a lock that it may hold. The vocabulary is `harness.vocabularies.leases`.
 """
 
 from __future__ import annotations

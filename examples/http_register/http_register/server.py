@@ -1,6 +1,8 @@
-"""A register behind HTTP, in the standard library alone; it has never heard of the harness.
+"""A register behind HTTP, in the standard library alone. It does not know the harness.
 
-The primary keeps the value in a file, the others ask it; `--stale`: or remember it for a second."""
+The primary keeps the value in a file. The other nodes ask the primary; with `--stale`, they
+remember the value for a second.
+"""
 
 import argparse, os, threading, time, urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

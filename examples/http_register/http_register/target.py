@@ -73,7 +73,7 @@ class HttpSystem(System):
         )  # the primary serves alone, but a follower needs the primary
 
     async def groups(self) -> dict[str, Roles]:
-        return {"register": Roles({"r1": NodeRole("leader")}, NAMES)}  # the others never lead
+        return {"register": Roles({"r1": NodeRole("leader")}, NAMES)}  # only the primary ever leads
 
     async def ready(self) -> Convergence:
         return agreement(await ask_each(self.env, NODES, "GET", "/"), NAMES)
