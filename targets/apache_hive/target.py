@@ -156,7 +156,7 @@ class ApacheHiveTarget(
 
     @override
     def pointless(self, settings: TargetSettings) -> Collection[str]:
-        """Return the nemeses that wait for database changes, which real metastores do not announce."""
+        """Return the nemeses that wait for database changes: real metastores announce none."""
         del settings
         return AT_CHANGES
 
