@@ -1,4 +1,4 @@
-"""Kudu servers with scripted answers: a fake connection, and a server on a real socket."""
+"""Fake Kudu servers with scripted answers, in memory or behind a real socket."""
 
 import asyncio
 import contextlib

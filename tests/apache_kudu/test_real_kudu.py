@@ -1,4 +1,4 @@
-"""Runs with faults against real Kudu as local processes, judged by the profile `modern`."""
+"""Real Kudu runs as local processes with faults, judged by the profile `modern`."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Real Kudu as a target: its nodes, flags and permits."""
+"""The nodes, flags and permits that the target `apache-kudu` declares."""
 
 import json
 import subprocess

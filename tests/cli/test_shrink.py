@@ -1,4 +1,4 @@
-"""`harness shrink`: wrong calls, and the way from a failed run to the page of the shrunk run."""
+"""`harness shrink` turns a failed run into a shrunk run with its page, and refuses wrong calls."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Mutants of the core: each ignores one rule of Raft, and a test must notice it."""
+"""Mutants of the Raft core, each of which ignores one rule of Raft."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directed tests of `RaftCore`: each covers one rule, and fails for a mutant that ignores it."""
+"""Tests of single rules of `RaftCore`. Each fails for a mutant that ignores its rule."""
 
 from typing import Any, TypeVar
 

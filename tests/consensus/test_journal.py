@@ -1,4 +1,4 @@
-"""The journal of applied entries: the digests that it keeps, and its bounded memory."""
+"""The journal of applied entries keeps digests in bounded memory."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The outcome that a proposer gets when a replica's state machine has applied the entry."""
+"""A replica's state machine applies entries and gives each proposer its outcome."""
 
 from __future__ import annotations
 

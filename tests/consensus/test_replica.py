@@ -1,4 +1,4 @@
-"""Replicas in the simulation: a group under faults of links, processes and disks."""
+"""A simulated Raft group under faults of links, processes and disks."""
 
 import asyncio
 from collections.abc import Sequence

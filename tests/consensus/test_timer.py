@@ -1,4 +1,4 @@
-"""Election timeouts: when they are drawn, and from which range."""
+"""Election timeouts are drawn at the right moments and from the right range."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""The write-ahead log: recovery after a cut at any byte, and refused logs."""
+"""The write-ahead log recovers after a cut at any byte, or is refused."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Declarations (`system.toml`) for tests: a small HTTP service, whose parts can be replaced."""
+"""Builds declarations (`system.toml`) of a small HTTP service for tests."""
 
 from harness.errors import UsageError
 from targets.declared import DeclaredTarget

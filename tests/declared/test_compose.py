@@ -1,4 +1,4 @@
-"""Compose files as declarations of nodes: the meaning of each key."""
+"""Compose files are read as declarations of nodes, key by key."""
 
 import pytest
 

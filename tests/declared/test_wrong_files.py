@@ -1,4 +1,4 @@
-"""Wrong declarations: each is refused before anything starts, in one line that names the place."""
+"""A wrong declaration is refused before anything starts, in one line that names the place."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A driver that a test kills: `python -m tests.docker.driver RUN_ID` cuts links and waits."""
+"""Cuts links and waits until a test kills it: `python -m tests.docker.driver RUN_ID`."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""A small node for these tests: it answers commands, writes a file, and sends beats to peers."""
+"""A small node that answers commands, writes a file, and sends messages to its peers."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Helpers for tests with an engine: a plan of echo nodes, and calls to them."""
+"""Helpers for tests with a Docker engine, which deploy echo nodes and call them."""
 
 import asyncio
 import secrets

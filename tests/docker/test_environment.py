@@ -1,4 +1,4 @@
-"""The Docker environment on a real engine: deployments, and complete removal."""
+"""The Docker environment deploys runs on a real engine, and removes them completely."""
 
 import asyncio
 import secrets

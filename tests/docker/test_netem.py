@@ -1,4 +1,4 @@
-"""Link qualities as arguments of the kernel's network emulator, and its detection."""
+"""Link qualities are converted into arguments of the kernel's network emulator."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The program that holds packets: its schedule, and its messages to the kernel (without one)."""
+"""The program that holds packets back, tested without a kernel."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""A brute-force oracle of every consistency model for tiny histories, based on no graphs.
+"""A brute-force oracle of every consistency model for tiny histories.
 
 An abstract execution (Cerone, Bernardi, Gotsman, 2015) puts the transactions that took effect in a
 total order, called the arbitration. It also says which other transactions each of them sees. The

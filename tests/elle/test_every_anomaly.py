@@ -1,4 +1,4 @@
-"""Tests every anomaly in `ANOMALIES`: which history shows it, and which models it rules out.
+"""Every anomaly in `ANOMALIES` has a history that shows it, and models that it rules out.
 
 Some names in the list are never reported (`NEVER`). Anomalies that need predicate reads are tested
 in `test_predicates`.

@@ -1,4 +1,4 @@
-"""Explanations for readers: cycles as sentences and drawings, and cases of other anomalies."""
+"""Cycles and other anomalies are explained by sentences and drawings."""
 
 import xml.etree.ElementTree as ET
 

@@ -1,4 +1,4 @@
-"""Notations of micro-operations: unanswered reads, and values that only look equal."""
+"""Micro-operations are parsed, also unanswered reads and values that only look equal."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Histories in which no read was answered: nothing can contradict them, so they are not valid."""
+"""Histories in which no read was answered are not valid, since nothing can contradict them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Predicate reads: a minimal history for each anomaly that needs them, and its boundary.
+"""Each anomaly that needs predicate reads, in a minimal history and just beyond its boundary.
 
 The tests also cover anomalies without a cycle, inferred versions, and invalid histories.
 """

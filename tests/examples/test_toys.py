@@ -1,4 +1,4 @@
-"""Third-party targets: found by entry point, and broken and judged like the bundled ones."""
+"""Third-party targets are found by entry point, and are broken and judged like the bundled ones."""
 
 import json
 

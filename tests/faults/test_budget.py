@@ -1,4 +1,4 @@
-"""The damage budget: no faults may damage a majority of any group."""
+"""The damage budget keeps faults from damaging a majority of any group."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""Which faults reach foreign programs, and which are refused before anything starts."""
+"""Some faults reach foreign programs. Other faults are refused before anything starts."""
 
 import json
 from types import SimpleNamespace

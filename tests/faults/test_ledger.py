@@ -1,4 +1,4 @@
-"""The ledger of active faults: overlapping faults are undone one by one, and the others remain."""
+"""The ledger of active faults undoes overlapping faults one by one."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""Each model of foreign histories: hand-written histories that barely obey or break each rule."""
+"""Each model of foreign histories, on written histories that barely obey or break a rule."""
 
 import pytest
 

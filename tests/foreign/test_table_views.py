@@ -1,4 +1,4 @@
-"""Views of a table catalog by name or id: a linearizable history has only linearizable views.
+"""A linearizable history of a table catalog has linearizable views by name and by id.
 
 A view that refutes a history has a small core.
 """

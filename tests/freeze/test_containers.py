@@ -1,4 +1,4 @@
-"""`harness run --freeze` in containers: the engine pauses them, users query and remove them."""
+"""`harness run --freeze` pauses containers, which users then query and remove."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Prefixes of a history: which checkers judge them, and which violations stay violations."""
+"""Checkers judge prefixes of a history, in which some violations stay violations."""
 
 import pytest
 

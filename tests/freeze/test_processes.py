@@ -1,4 +1,4 @@
-"""`harness run --freeze` on real processes: what remains after a violation, and what is removed."""
+"""`harness run --freeze` keeps a violating run's processes paused until users remove them."""
 
 import json
 import signal

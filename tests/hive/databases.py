@@ -1,4 +1,4 @@
-"""Helpers for tests of a database without metastores: start it, and use its sessions."""
+"""Helpers that start a database without metastores, and open sessions with it."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Metastores as local processes: real sockets, files and kills."""
+"""Metastores as local processes, with real sockets, files and kills."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Real Hive Metastores over a real PostgreSQL: common operations, failovers and races."""
+"""Real Hive Metastores over a real PostgreSQL carry out operations, failovers and races."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Serializable transactions have a serial order: interleavings compared with all permutations."""
+"""Interleaved serializable transactions have a serial order, compared with all permutations."""
 
 import asyncio
 import itertools

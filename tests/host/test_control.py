@@ -1,4 +1,4 @@
-"""The control channel: the driver's commands, and how a node carries them out."""
+"""The driver sends commands over the control channel, and nodes carry them out."""
 
 import asyncio
 import contextlib

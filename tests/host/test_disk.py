@@ -1,4 +1,4 @@
-"""Files in a node's folder: paths and syncs."""
+"""Files in a node's folder are written, replaced and synced."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""The cause of an exit: a process is blamed only if nothing else explains the exit."""
+"""A process is blamed for its exit only if nothing else explains the exit."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""Pages over HTTP: limits and refusals that only raw bytes can trigger."""
+"""The limits and refusals of the page server, tested by raw requests."""
 
 import asyncio
 import contextlib

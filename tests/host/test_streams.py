@@ -1,4 +1,4 @@
-"""Why a connection ended: the reason is raised at the next use, and is never printed."""
+"""The reason why a connection ended is raised at its next use, and is never printed."""
 
 import asyncio
 import gc

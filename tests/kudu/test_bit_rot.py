@@ -1,4 +1,4 @@
-"""Bit rot on the bundled target: a node that reads a flipped bit exits, or the run is invalid."""
+"""A node of the bundled target that reads a flipped bit exits, or the run is invalid."""
 
 import types
 

@@ -1,4 +1,4 @@
-"""The whole simulated target: masters, tablet servers and clients together."""
+"""Masters, tablet servers and clients of the bundled target together, in the simulation."""
 
 import pytest
 

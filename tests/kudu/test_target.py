@@ -130,7 +130,7 @@ def test_seeds_draw_flags_and_given_ones_win():
     assert {getattr(parse_flags(one), name) for one in drawn} == set(DRAWN[name]) == {3, 10, 300}
     options = KuduTarget().draw_options(random.Random(1), {"kudu_flag": f"{name}=77"})
     assert getattr(parse_flags(options["kudu_flag"]), name) == 77
-    # the flags that were drawn before `name` existed; stored seeds must keep these draws
+    # the flags that were drawn first; stored seeds must keep these draws
     first = ("master_snapshot_every", "tablet_snapshot_every")
     first += ("consensus_max_batch_size_bytes", "log_segment_size_kb")
     assert tuple(DRAWN)[:4] == first

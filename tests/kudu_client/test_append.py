@@ -1,4 +1,4 @@
-"""Transactions of the vocabulary `append`: each is a single RPC, and each answer has an outcome."""
+"""Transactions of the vocabulary `append` are single RPCs, whose answers have outcomes."""
 
 from typing import Any
 

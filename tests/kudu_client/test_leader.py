@@ -1,4 +1,4 @@
-"""Choosing a leader: the client asks all masters, and compares terms."""
+"""The client asks all masters for the leader, and compares their terms."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Changes of members: the masters that the client asks, and the proof in each answer."""
+"""The client asks masters to change members, and proves the outcome from their answers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The invariant I10 on hand-written snapshots: for each rule, one snapshot that breaks only it."""
+"""The invariant I10, on hand-written snapshots that each break one of its rules."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""The rules of Kudu's metastore plug-in: which changes to tables it accepts."""
+"""Kudu's metastore plug-in accepts or refuses changes to tables."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""`harness kudu hms ...`, and the migration from one master to three."""
+"""`harness kudu hms ...` repairs the metastores, also after a migration to three masters."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The workload through Kudu and Hive: it uses few names, and only runs on suitable deployments."""
+"""The workload that changes tables through Kudu and Hive."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Clusters for tests of cluster checks: healthy ones, and ones with a single change."""
+"""Healthy clusters for tests of cluster checks, and clusters with a single change."""
 
 from __future__ import annotations
 

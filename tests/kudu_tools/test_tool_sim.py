@@ -1,4 +1,4 @@
-"""The tool on a simulated cluster: its output shows the real state."""
+"""The output of `harness kudu` shows the real state of a simulated cluster."""
 
 from __future__ import annotations
 

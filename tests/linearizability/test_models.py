@@ -1,4 +1,4 @@
-"""The supplied models: legal answers, guarantees and descriptions."""
+"""The supplied models accept legal answers and refuse all others."""
 
 import random
 from collections.abc import Callable, Sequence

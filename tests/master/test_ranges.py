@@ -1,4 +1,4 @@
-"""Ranges that alters add and drop: their tablets and hash schemas, and leftovers of KUDU-3723."""
+"""Alters add and drop ranges of a table, with their tablets and hash schemas."""
 
 import asyncio
 import itertools

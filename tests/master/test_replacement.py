@@ -1,4 +1,4 @@
-"""Additions and evictions of replicas: cases of Kudu's rules, and a model that must settle.
+"""Failed replicas are replaced by Kudu's rules, in cases and in a model that must settle.
 
 Each word of a case is a peer: its name and its marks. The first peer is the leader. The marks are
 `!` failed, `x` unrecoverable, `?` unknown, `r` marked `replace`, `n` a non-voter, and `p` a

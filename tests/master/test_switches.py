@@ -1,4 +1,4 @@
-"""Bug switches of masters: switched on, each shows the defect that the ledger describes."""
+"""Each bug switch of masters shows the defect that the ledger of bugs describes."""
 
 import asyncio
 import dataclasses

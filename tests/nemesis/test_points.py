@@ -1,4 +1,4 @@
-"""Faults at points in the target's code: a run draws some of them, and text can name them."""
+"""Faults at points in the target's code, which a run draws or a text names."""
 
 import pytest
 

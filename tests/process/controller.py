@@ -1,7 +1,7 @@
-"""A driver in a separate process, which tests freeze and kill: it prints the run's state and waits.
+"""A driver in a separate process, which tests freeze and kill.
 
-Arguments: the run's id, the duration of its faults, a Toxiproxy or `-`, and optionally `slow`,
-which adds a node that computes and is slowed down.
+It prints the run's state and waits. Arguments: the run's id, the duration of its faults, a
+Toxiproxy or `-`, and optionally `slow`, which adds a node that computes and is slowed down.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A foreign program: an HTTP register on any port that can also read a peer's register."""
+"""A foreign program that serves an HTTP register, and can also read a peer's register."""
 
 import sys
 import urllib.request

@@ -1,4 +1,4 @@
-"""A child's state is verified: sending a signal proves nothing."""
+"""The state of a child process is verified, since sending a signal proves nothing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Foreign programs on a disk that the harness controls: disk faults, and no leftover mounts."""
+"""Foreign programs on a disk that the harness controls, with disk faults."""
 
 import asyncio
 import contextlib

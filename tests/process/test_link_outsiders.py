@@ -1,4 +1,4 @@
-"""Interference with a run's link proxy: a fault that ended early does not count as effective."""
+"""Other programs interfere with a run's link proxy, and end its faults early."""
 
 from http.client import HTTPConnection
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The simulated loop, compared with asyncio's own: equal random programs give equal transcripts."""
+"""Random programs give equal transcripts on the simulated loop and on asyncio's own."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The example's services in the simulation: valid as supplied, and convicted for a planted race."""
+"""The example's services are valid in the simulation, and convicted for a planted race."""
 
 import json
 

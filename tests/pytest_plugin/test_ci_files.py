@@ -1,4 +1,4 @@
-"""The files in `docs/ci` are executed: the cron script as a whole, the workflow step by step."""
+"""The files in `docs/ci` are executed, the cron script as a whole and the workflow step by step."""
 
 import fcntl
 import json

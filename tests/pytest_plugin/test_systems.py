@@ -1,4 +1,4 @@
-"""`system="FILE.toml"` in the marker and in calls: tests of a system that is declared in a file."""
+"""Tests that name a declared system by `system="FILE.toml"`, in the marker or in a call."""
 
 import pytest
 

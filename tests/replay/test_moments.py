@@ -1,4 +1,4 @@
-"""The parser of moments."""
+"""The moments at which a replay may stop are parsed."""
 
 import pytest
 

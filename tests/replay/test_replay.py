@@ -1,4 +1,4 @@
-"""A replay equals the original run: stops and inspections change nothing, and stops are exact."""
+"""A replay equals the original run. Stops and inspections change nothing."""
 
 import itertools
 import re

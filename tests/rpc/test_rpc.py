@@ -1,4 +1,4 @@
-"""The RPC layer in the simulation: errors and their meaning, under each kind of link fault."""
+"""The RPC layer in the simulation, and what its errors mean under each kind of link fault."""
 
 import asyncio
 import time

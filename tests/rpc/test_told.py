@@ -1,4 +1,4 @@
-"""Calls without a task: `RpcClient.start` in the client, `Answer` in the server."""
+"""RPCs that are sent and answered without a task (`RpcClient.start` and `Answer`)."""
 
 import asyncio
 

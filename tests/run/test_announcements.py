@@ -1,4 +1,4 @@
-"""Announcements of nodes: names of the driver's own events are refused, and fields are typed."""
+"""Nodes announce events, but not under the names of the driver's own events."""
 
 import pytest
 

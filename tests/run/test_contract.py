@@ -1,4 +1,4 @@
-"""The contract of plug-ins: a misspelt member is reported by mypy or when the class is defined."""
+"""A misspelt member of a plug-in is reported by mypy, or when the class is defined."""
 
 import subprocess
 import sys

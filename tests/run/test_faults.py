@@ -1,4 +1,4 @@
-"""The conductor of faults: its targets, and its records."""
+"""The conductor of faults chooses targets, and records what it did."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Disk faults of foreign programs: refusals and deployments."""
+"""Disk faults of foreign programs are refused, or deployed on a faulty disk."""
 
 from types import SimpleNamespace
 

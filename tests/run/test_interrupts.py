@@ -1,4 +1,4 @@
-"""Interrupted runs: the phases that are skipped, and the messages."""
+"""An interrupted run skips phases, and says so."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Third-party plug-ins: an error in one gives one line, and does not affect the others."""
+"""An error in a third-party plug-in gives one line, and does not affect other plug-ins."""
 
 import sys
 

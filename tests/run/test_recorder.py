@@ -1,4 +1,4 @@
-"""The recorder: enum members that equal strings, and events of the cluster."""
+"""The recorder writes the history of a run, including events of the cluster."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""The guide of a search: the cases that it proposes depend only on earlier results."""
+"""The guide of a search proposes cases that depend only on earlier results."""
 
 import msgspec
 import pytest

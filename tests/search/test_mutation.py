@@ -1,4 +1,4 @@
-"""Variations of a case: each is valid and bounded, and has exactly the changes that it names."""
+"""Each variation of a case is valid, and has exactly the changes that it names."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""The states of a run: the properties that make two states equal or different."""
+"""The properties of a run's states that make two states equal or different."""
 
 import pytest
 

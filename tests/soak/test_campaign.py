@@ -1,4 +1,4 @@
-"""The bookkeeping of a soak: finished, pending and repeated seeds."""
+"""A soak keeps account of finished, pending and repeated seeds."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""The identity of a soak: its digests cover exactly those inputs that can change results."""
+"""The digests that identify a soak cover exactly those inputs that can change results."""
 
 import importlib
 import sys

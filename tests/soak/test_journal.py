@@ -1,4 +1,4 @@
-"""The journal after damage: each result is either intact or absent."""
+"""After damage to a soak's journal, each result is either intact or absent."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Known failures: entries of a TOML file match signatures by their first parts."""
+"""Entries of a TOML file with known failures match signatures by their first parts."""
 
 import pytest
 

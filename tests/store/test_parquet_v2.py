@@ -1,4 +1,4 @@
-"""Sealed histories of version 2: footers, and files of version 1."""
+"""Sealed histories of version 2 have footers. Files of version 1 can still be read."""
 
 import pyarrow.parquet as pq
 import pytest

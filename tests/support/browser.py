@@ -1,4 +1,4 @@
-"""A real browser for tests of pages: headless Chromium, which collects all errors of a page.
+"""Runs tests of pages in headless Chromium, and collects all errors of a page.
 
 `tests/results/conftest.py` provides the fixtures of this module. A test that uses them carries the
 marks of all browser tests:

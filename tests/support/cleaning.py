@@ -1,6 +1,6 @@
-"""Exclusive use of `clean`, which acts on the whole machine: one test at a time.
+"""Gives one test at a time exclusive use of `harness clean`, which acts on the whole machine.
 
-Such tests count leftovers of dead drivers and wardens, which only `clean` removes.
+The tests count leftovers of dead drivers and wardens, which only `clean` removes.
 """
 
 import contextlib

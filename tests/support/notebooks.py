@@ -1,4 +1,4 @@
-"""Execution of a notebook's cells in this process."""
+"""Executes the cells of a notebook in this process."""
 
 import ast
 import contextlib

@@ -1,4 +1,4 @@
-"""Linearizability by trying every order: an oracle that does not depend on the checkers."""
+"""An oracle of linearizability that tries every order."""
 
 from collections.abc import Callable, Iterable
 from math import inf

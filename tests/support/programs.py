@@ -1,4 +1,4 @@
-"""Functions that run a program to its end."""
+"""Runs a program to its end."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A harness that tests kill: it runs a case and reports each recorded op to its parent."""
+"""A harness for tests to kill, which runs a case and reports each recorded op to its parent."""
 
 import sys
 from pathlib import Path

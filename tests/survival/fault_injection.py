@@ -1,7 +1,7 @@
-"""Failures of the harness's own calls: the n-th call of a kind in this process fails.
+"""Makes the harness's own calls fail: the n-th call of a kind in this process.
 
-Only calls that come from the harness and its plug-ins count, not calls of the interpreter, and only
-in this process: nodes, proxies and wardens are other processes. Kinds:
+Only calls that come from the harness and its plug-ins count, not calls of the interpreter. Nodes,
+proxies and wardens are other processes, whose calls never fail. The kinds of calls:
 
 | kind       | what fails                                                      | how              |
 |------------|-----------------------------------------------------------------|------------------|

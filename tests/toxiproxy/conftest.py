@@ -1,4 +1,4 @@
-"""One suite for two servers: the harness's own, and a real one from the Go module proxy."""
+"""Runs one suite against two servers: the harness's own Toxiproxy, and a real one."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""A shared address: how the proxy finds the caller, and what it does with unknown callers."""
+"""The proxy finds out who calls a shared address, and delays or drops unknown callers."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A tablet's replicated state: schema versions only increase, in the same way on every replica."""
+"""Schema versions in a tablet's replicated state only increase, equally on every replica."""
 
 import asyncio
 

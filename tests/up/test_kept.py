@@ -1,4 +1,4 @@
-"""Kept data of clusters: restarts that use the data, and refusals."""
+"""Clusters keep their data, which a restart uses or refuses."""
 
 import asyncio
 import shutil

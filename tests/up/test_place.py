@@ -1,4 +1,4 @@
-"""The records of clusters on disk: unique names, and owners."""
+"""Records of clusters on disk have unique names and owners."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Properties of all workloads: operations depend only on the seed, and mixes are validated."""
+"""In every workload, operations depend only on the seed, and mixes are validated."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""The workload of metastores: operations follow from its options, on few names."""
+"""The DDL workload for metastores generates operations on few names, by its options."""
 
 import functools
 import itertools

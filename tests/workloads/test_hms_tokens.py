@@ -1,4 +1,4 @@
-"""The workload of tokens: it uses issued tokens and some forged ones."""
+"""The workload of tokens uses issued tokens and some forged ones."""
 
 import functools
 import itertools

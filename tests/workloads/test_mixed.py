@@ -1,4 +1,4 @@
-"""The mixed workloads: their parts are independent, with one membership change at a time."""
+"""Mixed workloads have independent parts, and change one member at a time."""
 
 import collections
 import dataclasses

@@ -1,4 +1,4 @@
-"""The environments in which the test bodies run, each with the marks of the tools that it needs."""
+"""Fixture: the environments in which the tests run, with the marks of the tools that each needs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Fakes for tests of the gateway: scripted bundled servers, and a client that speaks Kudu's RPC."""
+"""Fakes for the gateway's tests: bundled servers with a script, and a client of Kudu's RPC."""
 
 import asyncio
 import contextlib

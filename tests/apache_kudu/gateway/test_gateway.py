@@ -1,4 +1,4 @@
-"""The gateway in front of scripted bundled servers, called by a client that speaks Kudu's RPC."""
+"""A client of Kudu's RPC calls scripted bundled servers through the gateway."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The option `--client java` of the target apache-kudu: which runs accept it."""
+"""Runs against apache-kudu accept or refuse the option `--client java`."""
 
 import msgspec
 import pytest

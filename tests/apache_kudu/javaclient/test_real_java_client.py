@@ -1,4 +1,4 @@
-"""Runs with faults of Kudu's Java client against real Kudu, judged by the profile `modern`."""
+"""Kudu's Java client runs against real Kudu with faults, judged by the profile `modern`."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Whether the tablets of a table cover its key space as ranges are added and dropped."""
+"""The tablets of a table must cover its key space while ranges are added and dropped."""
 
 import itertools
 from typing import Any

@@ -1,4 +1,4 @@
-"""The invariants I1 to I9: a correct history, and small mutations that each break one invariant."""
+"""Small mutations of a correct history break each of the invariants I1 to I9."""
 
 import copy
 import random

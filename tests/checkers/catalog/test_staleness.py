@@ -1,4 +1,4 @@
-"""Reads with a bound on staleness: correct histories, and answers that are too old."""
+"""Reads with a bound on staleness are accepted, or convicted for answers that are too old."""
 
 from typing import Any
 

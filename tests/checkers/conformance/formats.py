@@ -1,6 +1,6 @@
 """Loads recorded and generated histories with known verdicts.
 
-They are read by the readers of `harness check`; the README of the data describes them.
+The readers of `harness check` parse the files. The README of the data describes them.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""The model `causal`: cases for each rule, and small random histories checked by an oracle."""
+"""The model `causal`, in cases for each rule and in small random histories with an oracle."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The model `lease`: cases for each rule, and small random histories checked by an oracle."""
+"""The model `lease`, in cases for each rule and in small random histories with an oracle."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""Minis: small correct servers that keep data in a dictionary and answer bytes with bytes."""
+"""Minis, which are small correct servers that keep their data in a dictionary."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""HTTP templates: filling in requests, and finding the value in the answer."""
+"""HTTP templates fill in requests, and find the value in the answer."""
 
 import asyncio
 import json

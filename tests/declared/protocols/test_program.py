@@ -1,4 +1,4 @@
-"""Helper programs that carry out operations: each kind of answer, and output that is no answer."""
+"""Helper programs carry out operations, and may print anything as an answer."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""SQL: what a transaction may have changed at each point, and which rows are valid answers."""
+"""SQL transactions have proven outcomes, and only certain rows are valid answers."""
 
 import asyncio
 from decimal import Decimal

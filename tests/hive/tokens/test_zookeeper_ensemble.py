@@ -1,4 +1,4 @@
-"""A real ensemble behind the protocol: the same guarantees, even while servers are faulty."""
+"""A real ZooKeeper ensemble keeps the guarantees of the protocol while servers are faulty."""
 
 import asyncio
 import sys

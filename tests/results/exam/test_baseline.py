@@ -1,4 +1,4 @@
-"""Comparison with a baseline: it reports changes, and random variation rarely raises an alarm."""
+"""An exam is compared with a baseline, and random variation rarely raises an alarm."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""Scores computed from results of seeds: which results count, and the messages."""
+"""The scores of an exam are computed from the results of seeds."""
 
 import pytest
 

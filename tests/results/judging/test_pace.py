@@ -1,4 +1,4 @@
-"""The progress of a report: its pace, and a reliable estimate of its end."""
+"""The progress of a report, and a reliable estimate of its end."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Actors on one lake take turns: in each turn, one actor runs until its next storage call.
+"""Actors on one lake take turns. In each turn, one actor runs until its next storage call.
 
 A test draws whose turn it is, whether the call fails, and whether the actor dies before or after
 the call. An actor is a thread that runs only during its turns, so equal draws give equal runs.

@@ -1,4 +1,4 @@
-"""Run folders in an object store: each is an archive whose files cannot escape the folder."""
+"""Run folders are archives in an object store, whose files cannot escape the folder."""
 
 import zipfile
 

@@ -1,4 +1,4 @@
-"""`results.open`: the tables of a lake, and of a store through its lake."""
+"""`results.open` opens the tables of a lake, or of a store through its lake."""
 
 import datetime as dt
 import shutil

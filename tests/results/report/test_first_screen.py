@@ -1,4 +1,4 @@
-"""The first screen of a report: failures of runs with a bug switched on are expected, not red."""
+"""On a report's first screen, failures of runs with a bug switched on are expected, not red."""
 
 from types import SimpleNamespace
 

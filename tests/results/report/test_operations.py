@@ -1,4 +1,4 @@
-"""Operations as columns: a history and the rows of a lake give the same facts."""
+"""A history and the rows of a lake give the same facts about operations."""
 
 import random
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Answers over many runs: survival curves, pooled ratios, failures by day, version and label."""
+"""Answers about many runs, such as survival curves, pooled ratios and failures by day."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Small stores to browse: one has broken runs, and one is to be ingested into a lake."""
+"""Small stores to browse, also with broken runs."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""`harness serve LAKE`: the same pages as for the store, and features that only a lake has."""
+"""`harness serve LAKE` shows the same pages as for a store, and more."""
 
 import contextlib
 import html

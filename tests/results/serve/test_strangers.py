@@ -1,4 +1,4 @@
-"""Requests that the server refuses: files outside the store, and foreign callers."""
+"""The server refuses foreign callers, and requests for files outside the store."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""Hand-made runs of two targets: an answer is a function of the operation's number."""
+"""Hand-made runs of two targets, whose answers depend only on the operation's number."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

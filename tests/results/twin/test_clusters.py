@@ -1,4 +1,4 @@
-"""Shares of trials that come in clusters: intervals match their definition, and alarms are rare."""
+"""Confidence intervals of rates, if trials come in clusters, such as the operations of a run."""
 
 import random
 

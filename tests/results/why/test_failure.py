@@ -1,4 +1,4 @@
-"""The moment at which a failure shows: it depends on the operations in the signature."""
+"""The moment at which a failure shows, which depends on the operations in its signature."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""`harness why`: from a run or a case to the answer, and wrong calls."""
+"""`harness why` explains a failed run or case, and refuses wrong calls."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A foreign program: it serves its working directory over HTTP, and its environment under /env."""
+"""A foreign program that serves its working directory over HTTP, and its environment under /env."""
 
 import http.server
 import os

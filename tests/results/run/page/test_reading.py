@@ -1,4 +1,4 @@
-"""The page as a reader sees it in a real browser: the layout, and the links."""
+"""The layout and the links of a run's page, in a real browser."""
 
 import re
 from importlib import resources
