@@ -96,7 +96,7 @@ TWO_READS = concurrent("w x 1", "w x 2", "r x 1, r x 2")
         # a version that its own transaction later overwrites is not a committed version
         (concurrent("a y 1, a y 2, r y [1]", "a y 3"), {"read-committed": "valid"}),  # as in Elle
         (OVERWRITTEN, {"read-committed": "unknown", "read-atomic": "invalid"}),
-        # with sessions, the versions of each key are known to be in order
+        # sessions put the versions of each key in order
         (SESSION, {"strong-session-snapshot-isolation": "invalid", "snapshot-isolation": "valid"}),
         # Weak models judge each version separately.
         (TWO_READS, {"read-committed": "valid", "read-uncommitted": "valid",

@@ -1,4 +1,4 @@
-"""Each model of foreign histories, on written histories that barely obey or break a rule."""
+"""Models judge hand-written foreign histories that barely obey or barely break a rule."""
 
 import pytest
 

@@ -160,7 +160,7 @@ async def test_bites_are_measured_shifts_not_requested_ones():
     node = FakeNode()
     clock = clock_of(node)
     assert abs(await clock.skew(UP, offset_ns=5 * S, drift_ppm=0) - 5000) <= 50
-    node.hears = False  # the measured shift stays 5 s behind, whatever the setting
+    node.hears = False  # the node sees no further settings
     assert abs(await clock.skew(UP, offset_ns=9 * S, drift_ppm=0) - 5000) <= 50
     assert await clock.skew(UP, offset_ns=0, drift_ppm=0) <= 50
     node.hears = True

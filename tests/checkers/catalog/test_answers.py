@@ -302,7 +302,7 @@ def told(h: Writer, **steps: list[list[int]]) -> None:
     [
         ([[0, 0], [1, S // 2]], False),
         ([[2, 0]], False),  # a tablet created later begins with a later version
-        ([[0, 0], [1, S]], False),  # reports may be late by this much
+        ([[0, 0], [1, S]], False),  # a report may be one second late
         ([[0, 0], [1, 3 * S]], True),
         ([[0, 0], [3, 3 * S]], True),
         ([[0, 0]], True),

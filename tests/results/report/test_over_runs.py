@@ -28,7 +28,7 @@ CENSORED = (6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35)
 
 
 def test_kaplan_and_meier_of_the_textbook():
-    """The table, standard errors (Greenwood) and intervals match Kleinbaum and Klein, and R."""
+    """All numbers equal those of Kleinbaum and Klein, and of R."""
     cells = [(at, n, 0) for at, n in REMISSION] + [(at, 0, 1) for at in CENSORED]
     steps = kaplan_meier(cells)
 
