@@ -210,8 +210,8 @@ class _Session:
 def _end_text(ended: Ended, replay: Replay) -> str:
     compared = ""
     if replay.has_original:
-        compared = ", the stored run" if ended.differs_at is None else ", not the stored run"
+        compared = f", {'like' if ended.differs_at is None else 'unlike'} the stored run"
     return (
-        f"the run is over at {ended.time_s:.3f} s, after {counted(ended.ops, 'op')}{compared}; "
+        f"the run ended at {ended.time_s:.3f} s, after {counted(ended.ops, 'op')}{compared}; "
         f"trace {ended.trace_digest}"
     )

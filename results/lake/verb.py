@@ -44,7 +44,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     words = {
         "compact": "merge small files; every run stays in one file per table",
         "vacuum": "remove files of dead writers, and files that a compaction replaced",
-        "check": "check that no file is missing, and that every run is complete and not doubled",
+        "check": "check that no file is missing, and that every run is complete and stored once",
     }
     for name, doc in words.items():
         action = actions.add_parser(name, help=doc, description=doc, allow_abbrev=False)

@@ -129,7 +129,7 @@ class KuduTarget(
         Option(
             "named-twice",
             "",
-            "masters that the lists of tablet servers name twice, such as m1",
+            "masters that appear twice in the lists of tablet servers, such as m1",
         ),
         Option("tservers", 3, "number of tablet servers", within=(1, TSERVERS_MAX)),
         Option(

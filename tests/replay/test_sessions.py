@@ -74,12 +74,12 @@ def test_mistakes_at_the_prompt_end_nothing(session):
 def test_the_prompt_goes_on_to_the_end(session, run_folder, plain):
     code, out, _ = session("--until", "time=3", "--step", lines=["continue"], case=run_folder)
     assert code == 0
-    assert f"the stored run; trace {plain.trace_digest}" in out
+    assert f"like the stored run; trace {plain.trace_digest}" in out
 
 
 def test_the_end_of_stdin_ends_a_session(session):
     code, out, _ = session("--until", "time=3", "--step")
-    assert (code, "the run is over" in out) == (0, False)
+    assert (code, "the run ended" in out) == (0, False)
 
 
 def test_the_debugger_opens_in_the_code_that_announces(session):
@@ -90,7 +90,7 @@ def test_the_debugger_opens_in_the_code_that_announces(session):
     assert "(pdb m" in out
     # once for the first line, and once for each of two more
     assert out.count("raft_consensus.py") >= 3
-    assert "the run is over" in out
+    assert "the run ended" in out
 
 
 def test_looking_with_the_debugger_does_not_change_the_run(session, plain):
@@ -104,7 +104,7 @@ def test_the_debugger_opens_in_another_node(session):
     )
     assert code == 0
     assert "'t1'" in out
-    assert "the run is over" not in out
+    assert "the run ended" not in out
 
 
 def test_the_debugger_returns_to_the_prompt(session):
@@ -128,7 +128,7 @@ def test_ctrl_c_at_the_prompt_ends_the_session(session, monkeypatch):
 
     monkeypatch.setattr(Prompt, "do_where", interrupted)
     code, out, _ = session("--until", "time=3", "--step", lines=["where", "continue"])
-    assert (code, "the run is over" in out) == (EXIT_INTERRUPTED, False)
+    assert (code, "the run ended" in out) == (EXIT_INTERRUPTED, False)
 
 
 def test_an_imported_history_has_nothing_to_run(session, run_folder, tmp_path):

@@ -20,7 +20,9 @@ def main(arguments: Sequence[str]) -> int:
         description="Write a run's history as Jepsen EDN, one op per line.",
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="(default: stdout)")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="file to write (default: stdout)"
+    )
     parsed = parser.parse_args(list(arguments))
     refuse_folder("--output", parsed.output)
     if parsed.output is None and sys.stdout is None:  # the parent process closed stdout

@@ -38,6 +38,7 @@ GUESS_S: Final = 30.0
 """The time limit of `require_decided`."""
 TRIAL_S: Final = 0.1
 """The time limit for a check that only finds out whether a checker can read the history."""
+NAME_HELP: Final = "folder below the store (default: imported)"
 
 
 def _record(file: Path, folder: RunFolder, history: History) -> RunRecord:
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
         help="whether values are [key value] pairs of jepsen.independent, and a report judges each "
         "key by itself (default: the shape of the values decides)",
     )
-    parser.add_argument("--name", default="imported", metavar="NAME", help="(default: imported)")
+    parser.add_argument("--name", default="imported", metavar="NAME", help=NAME_HELP)
     add_store(parser)
     parsed = parser.parse_args(list(arguments))
     file: Path = parsed.file

@@ -35,7 +35,7 @@ DEFAULT_TARGET: Final = _DEFAULTS.target
 DEFAULT: Final = "default"
 PLAIN: Final[dict[str, tuple[str, type, str]]] = {
     # flag: (field of `Case`, type, help)
-    "--profile": ("profile", str, "the target's profile"),
+    "--profile": ("profile", str, "the set of promises that the target makes"),
     "--time-limit": ("time_limit_s", float, "length of the chaos phase"),
     "--rate": ("rate", float, "operations per second, over all clients"),
     "--concurrency": ("concurrency", int, "number of concurrent clients"),

@@ -144,9 +144,13 @@ def _in_few_lines(result: CheckResult) -> list[str]:
     faults = _faults(result)
     if faults:
         hit = faults - unmeasured - idle.total()
-        effect = f"{hit} of them hit" if hit < faults or faults == 1 else "all of them hit"
-        more = f", {unmeasured} not measurable" if unmeasured else ""
-        parts.append(f"{counted(faults, 'fault')}, {effect}{more}")
+        if faults == 1:
+            effect = "which hit" if hit else "which hit nothing"
+            effect = "with an effect that cannot be measured" if unmeasured else effect
+        else:
+            effect = f"{hit} of them hit" if hit < faults else "all of them hit"
+            effect += f", {unmeasured} not measurable" if unmeasured else ""
+        parts.append(f"{counted(faults, 'fault')}, {effect}")
     longest = certificate.get("longest_outage")
     if longest is not None:
         parts.append(f"longest outage {longest}")
