@@ -31,7 +31,7 @@ async def uuid_of(cluster: Deployed, node: str) -> str:
 
 
 async def members(cluster: Deployed) -> dict[str, list[str]]:
-    """Map each tablet to its voters' uuids; `None` while a replica is being added or removed."""
+    """Map each tablet whose replicas are all voters to the voters' uuids."""
     return {
         tablet["id"]: sorted(peer["uuid"] for peer in tablet["consensus"]["peers"])
         for tablet in (await of_leader(cluster))["tablets"]

@@ -44,7 +44,7 @@ def runs(store):
 
 
 class Marked:
-    """A fake real environment whose runs are made up."""
+    """A fake of the environment `process`, whose runs are made up."""
 
     name = "process"
 

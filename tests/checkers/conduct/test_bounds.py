@@ -266,7 +266,7 @@ ONLY_NODE = faulted("kill", 11, 13, "x")
         # the cut separated clients only briefly, so it excuses only that time
         (without(10, 24), [faulted("cut", 11, 13, "m1", clients=True),
                            faulted("kill", 12, 40, "m2")], {}, Verdict.INVALID),
-        # an outage may last until the chaos phase ends
+        # an outage that has no end lasts until the chaos phase ends
         (steady(30), [], {}, Verdict.INVALID),
         (steady(30), [], {"end_s": 33}, Verdict.VALID),
         # these answers come only from a target that serves

@@ -355,7 +355,7 @@ def test_labels_differ_where_there_is_evidence(store, tmp_path, open_lake):
     lines = {(row["signature"], row["bugs"]): row for row in found["changes"]}
     hits = {key: (row["change"], row["label_hits"], row["says"]) for key, row in lines.items()}
     assert hits["lin · stale-read", ""] == ("new", 10, "more than chance")
-    # the setting of these runs has no run with the label `old`
+    # no run with this setting has the label `old`
     assert hits["crash · exit", ""][:2] == ("new", 0)
     back = served.api("compare?label=new&label=old")["comparison"]
     assert {line["metric"]: line["verdict"] for line in back["lines"]} == {
