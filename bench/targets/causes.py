@@ -119,7 +119,6 @@ def _asked(case: Case) -> Iterator[Case]:
 
 
 def _cut(case: Case, kind: Kind, shown_ns: int) -> Case:
-    """Cut a case right after its failure, if it then still fails."""
     limit_s = round(shown_ns / NS_PER_S - WARM_UP_S + AFTER_S, 3)
     if kind.checker == LIVENESS or not 0 < limit_s < case.time_limit_s:
         return case

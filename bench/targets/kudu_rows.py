@@ -114,8 +114,6 @@ async def _waited(look: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def _prepare(system: Any, tablets: int) -> list[Any]:
-    """Wait until the system serves clients, and create the table; return the clients."""
-
     async def ready() -> bool:
         return bool((await system.ready()).ok)
 

@@ -126,7 +126,6 @@ async def _settle(system: System, load: Load) -> None:
 
 
 async def _load(system: System, load: Load, measured: Measured) -> None:
-    """Send the requests of a load forever, and count their outcomes."""
     loop = asyncio.get_running_loop()
 
     async def work(client: Any, first: int) -> None:

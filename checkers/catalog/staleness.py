@@ -80,7 +80,6 @@ def _check(history: History, answered: list[Pair], findings: Findings) -> None:
 
 
 def _revision(pair: Pair) -> int | None:
-    """Return the revision of the state that an answer shows; `None` without a revision."""
     revision = fields_of(pair.completion).get("revision")
     return revision if isinstance(revision, int) and revision >= 0 else None
 

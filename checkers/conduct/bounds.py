@@ -77,23 +77,18 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """The serving nodes and their clients."""
-
     voters: Voters  # a majority of these nodes must be up; empty if not declared
     clients: float  # the number of concurrent clients
 
 
 @dataclass(frozen=True, slots=True)
 class _Outage:
-    """An interval without any answer, and the faults that overlap it."""
-
     begin: int
     end: int
     faults: tuple[Fault, ...]
 
     @property
     def length_s(self) -> float:
-        """The length of the outage in seconds."""
         return (self.end - self.begin) / NS_PER_S
 
     def hindered_s(self, ends: _Ends) -> float:
@@ -166,7 +161,6 @@ class _Run:
             self.findings.violate(name, f"{above}: {limit.get('why', '')}", *ops)
 
     def not_measured(self, what: str, measured: frozenset[str], limit: Json) -> None:
-        """Exempt the nodes that are not in `measured` from `limit`."""
         if not measured:
             self.unmeasured.append(limit["name"])
             return
@@ -235,7 +229,6 @@ def _result(run: _Run) -> CheckResult:
 
 
 def _declared(snapshot: object) -> Json:
-    """Return the entry `bounds` of a snapshot (limits and their data); empty without limits."""
     bounds = snapshot.get("bounds") if isinstance(snapshot, Mapping) else None
     return bounds if isinstance(bounds, Mapping) and bounds.get("limits") else {}
 
@@ -245,7 +238,6 @@ def _end(fault: Fault) -> float:
 
 
 def _amounts(history: History, faults: Sequence[Fault], declared: Json) -> dict[str, float]:
-    """Return the amount of each unit by which a limit may grow."""
     last = history[-1].time if len(history) else 0
     return {str(unit): number for unit, number in (declared.get("amounts") or {}).items()} | {
         "operation": len(history.pairs),

@@ -132,7 +132,6 @@ class _Excuses:
             self._spans.setdefault(node, []).append((start_ns, end_ns))
 
     def covers(self, op: Op) -> bool:
-        """Return whether the exit `op` is excused, and count it if it is."""
         spans = self._spans.get(str(op.value.get("node")), ())
         is_excused = any(start <= op.time <= end for start, end in spans)
         self.count += is_excused

@@ -83,10 +83,6 @@ def _grouped(problems: object) -> list[str]:
 
 
 def _as_one(parts: Sequence[str], problems: Sequence[Sequence[str]]) -> str:
-    """Combine problems that differ only in names into one text, with the number of problems.
-
-    `parts` are the texts between the names.
-    """
     text = parts[0]
     for names, part in zip(zip(*problems, strict=True), parts[1:], strict=True):
         several = sorted(set(names), key=lambda name: (len(name), name))
@@ -164,7 +160,6 @@ class LivenessChecker(Checker):
 
 
 def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> _Finding:
-    """Judge whether the target kept a promise, according to the fact `op`."""
     value: Mapping[str, Any] = op.value
     if (vacuous := _vacuous(promise, value)) is not None:
         return _Finding(Verdict.UNKNOWN, vacuous)

@@ -124,7 +124,6 @@ class Load:
 
 
 def _most_within(times: Sequence[int], window_ns: int) -> int:
-    """Return the largest number of `times` (ascending) within any `window_ns`."""
     most = first = 0
     for last, time in enumerate(times):
         while times[first] <= time - window_ns:
@@ -134,7 +133,6 @@ def _most_within(times: Sequence[int], window_ns: int) -> int:
 
 
 def _names(value: object) -> list[str]:
-    """Return the names in an operation's value, for any workload; empty without a name."""
     names: list[object] = []
     if isinstance(value, dict):
         names = [value[field] for field in ("name", "new_name", "key") if field in value]
@@ -148,7 +146,6 @@ def _names(value: object) -> list[str]:
 
 
 def _seconds(parts: object) -> list[object]:
-    """Return the second item of each part: the key of a micro-operation or of a written row."""
     whole = parts if isinstance(parts, list | tuple) else ()
     return [part[1] for part in whole if isinstance(part, list | tuple) and len(part) > 1]
 
@@ -187,7 +184,6 @@ def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
 
 
 def _longest_outage(history: History) -> dict[str, str]:
-    """Return the certificate's line about the longest interval without a successful operation."""
     phases = {op.value.get("phase"): op.time for op in history.facts("phase")}
     end = phases.get("heal-core")
     done = (pair.completion for pair in history.pairs if pair.type is OpType.OK)

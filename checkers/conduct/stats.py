@@ -70,9 +70,6 @@ def _quantiles(latencies_ns: Sequence[int]) -> dict[str, float]:
 
 
 def _ranked(ordered: Sequence[float], q: float) -> float:
-    """Return the quantile `q`: the smallest value such that a share `q` of all values is at most
-    this value.
-    """
     return ordered[max(0, -(-int(q * 1000) * len(ordered) // 1000) - 1)]
 
 
@@ -259,7 +256,6 @@ class StatsChecker(Checker):
 
 
 def _leader_changes(leaders: Sequence[Mapping[str, Any]]) -> int | str:
-    """Return the number of leader changes, or words if only a lower bound is known."""
     count = max(0, len(leaders) - 1)
     if leaders and not any(leader.get("asked") for leader in leaders):
         return count

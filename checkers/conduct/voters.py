@@ -56,7 +56,6 @@ class Voters:
 
 
 def _lists(history: History) -> Iterator[Pair]:
-    """Yield the lists of masters in the order of their answers, except lists of older terms."""
     newest = 0
     for pair in sorted(lists_of(history), key=_ended):
         term = fields_of(pair.completion).get("term")

@@ -266,7 +266,6 @@ class _Found:
         self.unshown: list[tuple[Component, Search, tuple[str, ...]]] = []
 
     def record(self, type_: str, tell: Callable[[], Case]) -> None:
-        """Count an anomaly of type `type_`, and keep the first `CASES_MAX` cases from `tell()`."""
         self.counts[type_] = self.counts.get(type_, 0) + 1
         cases = self.cases.setdefault(type_, [])
         if len(cases) < CASES_MAX:
@@ -280,7 +279,6 @@ class _Found:
         self.record(cycle.name, lambda: explain_cycle(self.columns, explain, txns, cycle))
 
     def search(self, component: Component, number: int, wanted: Request) -> None:
-        """Find the cycles of one component, and record them."""
         search = Search(component, self.inference.preference)
         refuted = search.refuted()
         for model, members in refuted.items():

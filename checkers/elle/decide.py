@@ -216,7 +216,6 @@ class _Decision:
         )
 
     def _impossible(self, model: str, rule: Rule, result: ElleResult) -> ElleResult:
-        """Return the refutation of `model`, which no order of versions satisfies."""
         name = existence_type(model)
         core = contradiction(self.columns, rule, self.wanted.deadline_passed)[:OPERATIONS_MAX]
         operations = self.columns.index[core].tolist()
@@ -237,7 +236,6 @@ class _Decision:
         )
 
     def _proven(self, model: str, result: ElleResult) -> ElleResult:
-        """Decide `model`, which holds if one of the stronger models in `PROVEN_BY` is proven."""
         if result.verdict is Verdict.INVALID:
             return result
         stronger = PROVEN_BY.get(model, ("PL-SI",))

@@ -204,10 +204,6 @@ class Walker:
         return self._label[origin] == self._label[head]
 
     def _walk(self, origin: int, head: int, first: int, best: int) -> Walk | None:
-        """Return the shortest walk from `origin` to `head` by relation `first`, and back.
-
-        Unless `best` is 0, only walks with fewer than `best` transactions count.
-        """
         kind, label, extended = self._kind, self._label, self._extended
         members, count = self._members, self._count
         state = kind.step(0, first)

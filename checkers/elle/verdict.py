@@ -121,7 +121,6 @@ def told(
 
 
 def _sentences(result: ElleResult) -> list[str]:
-    """Describe a result in lines: the count and first cases of each anomaly, then the notes."""
     lines: list[str] = []
     for anomaly, cases in result.anomalies.items():
         count = result.counts.get(anomaly, len(cases))

@@ -114,8 +114,6 @@ class CatalogModel(HistoryModel):
 
 
 class _Tables(LinearizabilityModel):
-    """The history model of catalog tables. It translates their ops for the model `Catalog`."""
-
     name = CatalogModel.name
 
     def specification(self, operations: Sequence[AnyOperation]) -> Catalog:

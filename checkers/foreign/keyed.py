@@ -107,7 +107,6 @@ def _by_key(
 def _either(
     name: str, history: History, whole: Callable[[History], PreparedCheck]
 ) -> PreparedCheck:
-    """Prepare the check of both readings, or of the only reading that the model can parse."""
     try:
         apart = _keyed(name, history, lambda _: whole, seen=True)
     except HistoryError:
@@ -238,7 +237,6 @@ class KeyedCheck:
         return CheckResult(self.name, Verdict.VALID, self._told(reason), details=details)
 
     def _worst(self, tally: _Tally, verdict: Verdict) -> CheckResult:
-        """Return the result for `verdict`, with the reasons of the first keys with this verdict."""
         results = tally.results(verdict)
         if tally.verdicts[verdict]:
             results = [(key, result) for key, result in results if key not in tally.unseen]
@@ -261,7 +259,6 @@ class KeyedCheck:
         return CheckResult(self.name, verdict, self._told(reason), tuple(text), blamed, details)
 
     def _details(self, tally: _Tally, first: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the details `first` of one key, plus sums and judged answers of all keys."""
         looked, exempt = (tally.counts.get(name, Counter()) for name in ("looked", "exempt"))
         details = {**first, **tally.sums, "keys": len(self.parts)}
         # A key without answers is exempt. If most keys are exempt, `weighed` changes the verdict.

@@ -199,7 +199,6 @@ class LinearizabilityCheck:
         return replace(result, reason=reason, explanation=text, details=details)
 
     def _unobserved(self, outcome: CheckOutcome) -> CheckResult:
-        """Return the verdict `unknown` for a history in which every order is legal."""
         text = (
             "Writes, lost answers and reads that match any value fit every order; a history needs "
             "answers that show a state."
@@ -327,7 +326,6 @@ class LinearizabilityModel(HistoryModel):
         return operations
 
     def _reads(self, pairs: Sequence[Pair]) -> Reads | None:
-        """Count the answered reads; `None` if no read of this model can match any value."""
         del pairs
         return None
 

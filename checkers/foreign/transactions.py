@@ -219,7 +219,6 @@ class _OfRuns(Checker):
         self._settings = ModelSettings(**settings)
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge `history`; raises `HistoryError` if the model cannot parse a transaction."""
         del case
         return self._judge(history, None, time.monotonic() + time_limit_s)
 

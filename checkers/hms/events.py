@@ -125,7 +125,6 @@ def _converted(op: Op, given: Any) -> list[_Event]:
 
 
 def _final_log(history: History) -> _Log | None:
-    """Return the log in the last snapshot, or `None` if the database did not answer."""
     op = next(iter([*history.facts("snapshot")][::-1]), None)
     rows = fields_of(op).get("rows")
     if op is None or not isinstance(rows, dict):

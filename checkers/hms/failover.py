@@ -110,7 +110,6 @@ def _is_disturbed(pair: Pair, disturbances: Sequence[Disturbance]) -> bool:
 
 
 def _untried(pair: Pair, metastores: Sequence[str], faults: Sequence[Fault]) -> list[str]:
-    """Return the fault-free metastores that the client did not try although it retried."""
     done = pair.completion
     assert done is not None, "only completed operations are judged"
     if times_sent(done.attempts) < 2:

@@ -60,7 +60,6 @@ def logged_twice(history: History) -> frozenset[str]:
 
 
 def _whole_log(history: History) -> list[Any] | None:
-    """Return the rows of the final log; `None` if it does not start with the first event."""
     snapshot = next(iter([*history.facts("snapshot")][::-1]), None)
     rows = fields_of(snapshot).get("rows")
     events = rows.get("events") if isinstance(rows, dict) else None

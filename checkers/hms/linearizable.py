@@ -93,11 +93,6 @@ class HmsLinearizable(SearchChecker, judges_prefixes=True):
     def _hinted(
         self, history: History, converted: MetastoreHistory, timeout_s: float
     ) -> CheckOutcome | None:
-        """Search for a legal order with hints from the notification log; `None` if there is none.
-
-        The order of the log itself is tried first. Every other search would try all subsets of the
-        lost changes that were under way at once.
-        """
         if not any(operation.is_unknown for operation in converted.operations):
             return None
         operations = hinted(converted, history)
@@ -271,7 +266,6 @@ def _names(
 
 
 def _counts(converted: MetastoreHistory, outcome: CheckOutcome, each: _Try) -> dict[str, int]:
-    """Count how often the order of `outcome` needs each permit; each count is at least 1."""
     by_id = {operation.id: operation for operation in _relaxed(converted, each)}
     allowed = each.allowed
     seen = {operation.id: operation.said for operation in converted.operations}

@@ -80,7 +80,6 @@ def _after(state: State, input_: MetastoreInput) -> State | None:
 
 
 def _allows(state: State, input_: MetastoreInput, output: MetastoreOutput) -> bool:
-    """Whether a read or a refusal with the answer `output` is legal in `state`."""
     there = dict(state)
     is_there = input_.name in there
     if input_.f == "list":

@@ -94,8 +94,6 @@ def _times_of(history: History) -> _Times | None:
 
 @dataclass(slots=True)
 class _Token:
-    """A token, and the operations on it that may have had an effect."""
-
     issue: Pair
     renewals: list[Pair] = field(default_factory=list)
     cancels: list[Pair] = field(default_factory=list)
@@ -141,8 +139,6 @@ def _result(pair: Pair) -> str | None:
 
 
 class _Judge:
-    """Judges all answers about tokens in one history."""
-
     def __init__(self, history: History, times: _Times, findings: Findings) -> None:
         self._history = history
         self._times = times
@@ -263,7 +259,6 @@ class _Judge:
         return use.invoke.time > high
 
     def _bounds(self, use: Pair, token: _Token) -> tuple[float, float]:
-        """Return the earliest and the latest possible end of the token, in ns of the run."""
         writes = self._last_writes(use, token)
         slack_ns = self._slack_ns(use)
         return min(w.low for w in writes) - slack_ns, max(w.high for w in writes) + slack_ns
@@ -370,8 +365,4 @@ def _overlap(renewal: Pair, other: Pair) -> bool:
 
 
 def _act(pair: Pair) -> str:
-    """Describe the operation in a sentence without a full stop.
-
-    An example is `Process 3 used a token (op 12, verify, ...)`.
-    """
     return act(pair, BY_NAME)

@@ -188,7 +188,6 @@ class BankOverdraft(BankModel, version="1"):
 
 
 def _balances(answer: Any) -> dict[str, int | None]:
-    """Return the balances by account, as text; raise `ValueError` for any other answer."""
     rows: list[Any] | None
     if isinstance(answer, Mapping) and members(answer) is None:
         rows = [list(item) for item in answer.items()]

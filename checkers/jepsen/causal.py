@@ -205,7 +205,6 @@ def _value(op: Op) -> _Seen:
 
 
 def _with_keys(history: History) -> Iterable[Op]:
-    """Yield the ops of a run in the vocabulary `registers`, with values `[key, value]`."""
     ops: list[Op] = []
     for pair in history.pairs:
         call, done = pair.invoke, pair.completion

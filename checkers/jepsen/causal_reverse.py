@@ -65,7 +65,6 @@ class CausalReverse(SetModel, version="1"):
 def _judge_orders(
     reads: Sequence[Step], by_value: Mapping[Hashable, Step], findings: Findings
 ) -> int:
-    """Judge each read; return how many reads show a value that requires an earlier one."""
     done = sorted((step for step in by_value.values() if step.did), key=lambda step: step.end)
     ends = [step.end for step in done]
     telling = 0

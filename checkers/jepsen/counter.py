@@ -90,7 +90,6 @@ class _Ledger:
         return [self._adds[place] for place in (*places, *range(self._next, later))]
 
     def judge(self, read: Step, findings: Findings) -> bool:
-        """Judge one read; return whether all rules were applied."""
         count = bisect.bisect_left(self._ends, read.begin)
         base = self._sums[count]
         possible = self._possible(read)
@@ -137,7 +136,6 @@ def _enough(certain: Sequence[Step], excess: int, *, sign: int) -> list[Step]:
 
 
 def _reaches(target: int, possible: Sequence[Step]) -> bool:
-    """Whether some of the amounts add up to `target`."""
     shift = -sum(add.asked for add in possible if add.asked < 0)
     sums = 1 << shift  # bit n is set if the sum n - shift can be reached
     for amount in _grouped(Counter(add.asked for add in possible)):

@@ -137,7 +137,6 @@ def _read(pairs: Sequence[Pair]) -> tuple[list[_Grant], list[Pair]]:
 
 
 def _judge_overlaps(grants: Sequence[_Grant], findings: Findings) -> None:
-    """Judge each grant against earlier grants whose leases certainly lasted past its answer."""
     held: list[_Grant] = []
     for grant in sorted(grants, key=lambda each: each.end):
         held = [each for each in held if each.until > grant.end]
@@ -183,7 +182,6 @@ def _judge_tokens(grants: Sequence[_Grant], findings: Findings) -> None:
 
 
 def _judge_releases(grants: Sequence[_Grant], releases: Sequence[Pair], findings: Findings) -> None:
-    """Judge each successful release, during which no other client may certainly hold the lock."""
     ordered = sorted(grants, key=lambda each: each.end)
     held: list[_Grant] = []
     place = 0

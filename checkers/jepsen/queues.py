@@ -155,7 +155,6 @@ def _unexpected(delivery: Step, element: Hashable, asked: Step | None, findings:
 def _judge_losses(
     enqueues: Sequence[Step], taken: Counter[Hashable], steps: Sequence[Step], findings: Findings
 ) -> int:
-    """Judge the enqueues that were acknowledged before a drain; return the number of losses."""
     emptied = [s for s in steps if s.did and s.f != "enqueue" and _is_empty_after(s)]
     emptied.sort(key=lambda step: step.begin)
     if not emptied:
@@ -197,7 +196,6 @@ def _is_empty_after(step: Step) -> bool:
 
 
 def _violate(drain: Step, lost: Sequence[Step], excuses: int, findings: Findings) -> None:
-    """Report the elements that were in the queue before `drain` began, but are in no answer."""
     for step in lost[:NAMED_MAX] if excuses else lost:
         text = f"{step} was acknowledged, but {step.asked!r} is in no answer"
         if excuses:

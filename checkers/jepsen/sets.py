@@ -267,7 +267,6 @@ def _sightings(
     reads: Sequence[Step],
     showing: Mapping[Hashable, Step],
 ) -> dict[Hashable, _Sighting]:
-    """Collect the sightings of each element that may have been added."""
     proofs: dict[Hashable, Step | None] = {
         element: added.acknowledged for element, added in elements.items() if added.begin != NEVER
     }

@@ -88,7 +88,6 @@ def check_events(
 
 
 def _with_ids(operations: Sequence[Operation[Any, Any]]) -> Sequence[Operation[Any, Any]]:
-    """Return the operations. An operation without an id gets its position as its id."""
     if not isinstance(operations, (list, tuple)):
         # `operations` may be an iterator, which can be consumed only once
         operations = list(operations)

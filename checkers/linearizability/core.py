@@ -92,8 +92,6 @@ def relaxed(
 
 @dataclass(slots=True)
 class _Trials:
-    """Trials of ever smaller cores, within a budget of steps."""
-
     model: Model[Any, Any, Any]
     operations: Sequence[Operation[Any, Any]]
     configurations_max: int

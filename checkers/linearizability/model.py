@@ -145,7 +145,6 @@ class Limits:
     rounds: tuple[int, ...] = field(default=(10_000, 100_000, 1_000_000, 10_000_000))
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` if a limit is out of range."""
         bounds = (self.steps, self.configurations, self.memory_mib)
         if any(bound is not None and bound < 1 for bound in bounds) or self.shrink_steps < 0:
             raise ValueError(f"{self}: steps, configurations and memory must be at least 1")

@@ -74,7 +74,6 @@ class _Search(Protocol):
 
 
 def _load() -> tuple[Any, str]:
-    """Return (the extension module, ""), or (`None`, the reason why it is not available)."""
     try:
         extension = importlib.import_module("checkers._native")
     except ImportError as error:
@@ -163,8 +162,6 @@ def breadth_first(problem: Problem, *, configurations_max: int) -> Frontier:
 
 
 class _States:
-    """The states in the native core, indexed by their numbers."""
-
     def __init__(self, core: _Core) -> None:
         self._core = core
 

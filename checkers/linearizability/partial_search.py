@@ -204,7 +204,6 @@ class Search:
         return None
 
     def _is_dead_end(self, place: _Place, at: int, after: Any) -> bool:
-        """Whether some remaining operation has no place in any order after this step."""
         if self._ruled_out is None:
             return False
         left = self._known & ~(place.done | 1 << at)

@@ -198,7 +198,6 @@ def certify(
 
 
 def _left_s(end_s: float) -> float:
-    """Return the seconds until `end_s` to confirm a verdict, but at least `CONFIRM_S_MIN`."""
     return max(CONFIRM_S_MIN, end_s - time.monotonic())
 
 

@@ -204,7 +204,6 @@ class Check:
 
 
 def _budgets(limits: Limits) -> Iterable[int]:
-    """Yield the budget of each round; the last budget in the limits repeats forever."""
     yield from limits.rounds
     while True:
         yield limits.rounds[-1]

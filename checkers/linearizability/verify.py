@@ -151,7 +151,6 @@ def verify_core(
 
 
 def _interchangeable(operations: Iterable[Any]) -> list[list[Operation[Any, Any]]]:
-    """Group equal optional operations. Each group is in the order of calls."""
     classes: dict[Hashable, list[Operation[Any, Any]]] = {}
     for operation in sorted(operations, key=lambda o: o.call):
         answer = operation.said

@@ -25,8 +25,6 @@ def _rule(pair: Pair) -> str:
 
 
 class _Register(CasRegister):
-    """The model `cas-register`, restricted to operations of the vocabulary `register`."""
-
     name = "linearizable-register"
 
     def operation(self, pair: Pair) -> AnyOperation | None:

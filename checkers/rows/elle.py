@@ -66,7 +66,6 @@ class _Stretch:
     """
 
     def __init__(self, read: RowsHistory, begin: float, end: float) -> None:
-        """Select the operations that were invoked between the indices `begin` and `end`."""
         self._within = (begin, end)
         self._writers = Writers(read)
         self.parts = [
@@ -259,7 +258,6 @@ class ElleRows(Checker):
         return permitted_result(strict, cuts.permits, counts, strict.operations, strict.details)
 
     def _judge(self, timed: History, origins: Sequence[int], end_s: float) -> CheckResult:
-        """Judge `timed` with Elle; `origins` has the invocation of each transaction."""
         from checkers.elle.infer.columns import columns_of
 
         columns = columns_of(timed, writes_are="w")

@@ -83,7 +83,6 @@ class _RowsChecker(Checker):
     order = ""
 
     def __init__(self, *, limits: Limits | None = None) -> None:
-        """Set the `limits` of the search, except its time, which `check` receives."""
         self._limits = limits or Limits()
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
@@ -254,7 +253,6 @@ class LinearizableRows(_RowsChecker, judges_prefixes=True):
     def _relaxed(
         self, problem: RowProblem, place: tuple[str, str], cuts: PowerCuts, end_s: float
     ) -> Relaxed | None:
-        """Search for an order with stale reads or undone writes, if the profile permits these."""
         facts, stale = dict(enumerate(problem.facts)), STALE_READ in cuts.permits
         row = problem.of_row(place)
         again = {each.id for each in row if cuts.during(problem.pairs[each.id])}

@@ -73,8 +73,6 @@ def _asked_time(read: RowsHistory, findings: RowFindings) -> None:
 
 
 class _Session:
-    """The highest timestamp that one process knows, and its last write to each row."""
-
     def __init__(self) -> None:
         self.timestamp = 0
         self.wrote: dict[tuple[str, str], tuple[Part, Written]] = {}
@@ -88,7 +86,6 @@ class _Session:
 
 
 def _looks(read: RowsHistory, findings: RowFindings) -> None:
-    """Check all reads and scans against the session of their process, in the order of indices."""
     writers = Writers(read)
     deleters: dict[tuple[str, str], list[Part]] = {}
     for part in read.parts:
@@ -158,7 +155,6 @@ def _is_older(
     writers: Writers,
     deleters: dict[tuple[str, str], list[Part]],
 ) -> bool:
-    """Whether a shown row surely misses the write `own` and every later write."""
     part, written = own
     if row is None:
         return written.step.kind != "delete" and not any(

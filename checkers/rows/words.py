@@ -41,7 +41,6 @@ def place_words(name: str, key: str) -> str:
 
 
 def _timestamp_words(timestamp: int | None) -> str:
-    """Return a timestamp for a sentence, such as `timestamp 17`."""
     return "no timestamp" if timestamp is None else f"timestamp {timestamp}"
 
 

@@ -138,7 +138,6 @@ def _node(op: Op) -> str | None:
 
 
 def _time_ns(op: Op, name: str) -> int:
-    """Return, in ns, the time in s in a fact's field `name`, or else the fact's own time."""
     value = _field(op, name)
     if isinstance(value, int | float) and math.isfinite(value):
         return int(value * NS_PER_S)
@@ -152,7 +151,6 @@ def _gap(op: Op) -> Disturbance:
 
 
 def _starvations(history: History) -> Iterator[Disturbance]:
-    """Yield one disturbance per interval of starvation, for all nodes that starved in it."""
     spans = [
         (_time_ns(op, "from_s"), _time_ns(op, "to_s"), op) for op in history.facts("starvation")
     ]

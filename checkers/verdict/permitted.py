@@ -40,7 +40,6 @@ def gone_nodes(
 
 
 def _sign_of(exited: Op, permits: Mapping[str, Permit]) -> str | None:
-    """Return a permit whose sign the node's log shows, if the node ended by itself."""
     if exited.value.get("expected", False) or exited.value.get("by") in FOREIGN_EXITS:
         return None
     log = [str(line) for line in exited.value.get("log") or ()]

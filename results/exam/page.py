@@ -135,7 +135,6 @@ def _curves(exams: Sequence[Exam]) -> list[Curve]:
 
 
 def _spark(score: Score, exams: Sequence[Exam]) -> str:
-    """Return a row's rates as the points of an SVG line; empty for fewer than two exams."""
     rates = [
         (place, hits / seeds)
         for place, exam in enumerate(exams)

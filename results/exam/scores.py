@@ -257,7 +257,6 @@ def _counted(row: Row, results: Mapping[int, SeedResult]) -> Iterator[SeedResult
 
 
 def _usual(row: Row, hits: Sequence[SeedResult]) -> tuple[str, str, str]:
-    """Return the checker, rule and fault of most hits. The lowest seed breaks ties."""
     signatures: Counter[str] = Counter()
     for result in hits:
         proven = [each for each in result.checkers if each.verdict == Verdict.INVALID.value]

@@ -99,7 +99,6 @@ def outages_by_kind(ops: Operations, end_ns: int) -> dict[str, list[Outage]]:
 
 
 def _reads(ops: Operations) -> Flags:
-    """Return, for each name in `f_names`, whether it is a read."""
     return np.array([name in READS for name in ops.f_names], np.bool_)
 
 
@@ -252,7 +251,6 @@ class _Facts:
         ]
 
     def election_rows(self) -> list[Row]:
-        """Return one row for every leader that the harness saw."""
         return [
             (
                 op.time,
@@ -335,7 +333,6 @@ class _Ends:
 
 
 def _common(first: Sequence[Interval], second: Sequence[Interval]) -> list[Interval]:
-    """Return the intervals of time that both lists of intervals cover."""
     return union((max(a, c), min(b, d)) for a, b in first for c, d in second)
 
 

@@ -171,7 +171,6 @@ class PendingResults:
         self.table("ids", {"c": ("int32", range(len(self.ids))), "result_id": ("string", self.ids)})
 
     def _id(self, result_id: str) -> int:
-        """Return the number of a result id. A new id gets the next number."""
         if result_id not in self.ids:
             self.ids.append(result_id)
         return self.ids.index(result_id)

@@ -154,7 +154,6 @@ class _Job:
         )
 
     def _round(self, units: Sequence[Unit]) -> None:
-        """Process the units of one round; add a problem for each unit that does not finish."""
         if self.executor == "auto":
             small = sum(unit.cost for unit in units) < SMALL_COST_NS or len(units) < 2
             self.executor = "inline" if small else "pool"

@@ -84,11 +84,6 @@ def write_tables(
 
 
 def _counting(ledger: PendingResults, found: Snapshot, beyond: Path) -> str:
-    """Return the SQL condition for the rows of result files (aliased `here`) that count.
-
-    Usually the condition only tests result ids. If two reports stored the same result, only one of
-    them counts. The file `beyond` lists the others.
-    """
     parts = ["true"]
     if ledger.number(f"SELECT count(*) FROM listed WHERE NOT {_OF_CHOSEN}"):  # noqa: S608
         ids = ledger.rows("SELECT DISTINCT result_id FROM chosen ORDER BY ALL")

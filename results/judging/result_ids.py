@@ -95,7 +95,6 @@ class Registry:
         return self._names[key]
 
     def _trouble(self, name: str) -> str:
-        """Return the reason why a checker cannot be loaded; empty if it can."""
         try:
             self.version(name)
         except HarnessError as error:

@@ -44,7 +44,6 @@ _ID: Final = Column("result_id", "string", "", "id of the result")
 
 
 def _columns(table: str) -> tuple[Column, ...]:
-    """Return the columns of a report's table, and the column with the result's id."""
     measured = [
         Column(name, kind, "ns" if name.endswith("_ns") else "", meaning)
         for name, kind, meaning in COLUMNS[table]

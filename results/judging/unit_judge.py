@@ -114,7 +114,6 @@ class _Tools(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def _tools(uri: str, round_: str) -> _Tools:
-    """Open a round's lakes and checkers, once per process; raise the errors of `Lake.open`."""
     del round_  # a part of the cache's key: another round may use other credentials
     results = ResultLake.beside(uri, {}, create=True)
     assert results is not None

@@ -87,7 +87,6 @@ def _say_sound(found: Sequence[Finding], lake: Lake | None) -> bool:
 
 
 def _export(lake: Lake, parsed: argparse.Namespace) -> int:
-    """Export the chosen runs to a store, print the failures, and print a summary."""
     snapshot = lake.snapshot()
     with troubles(lake.place.uri):
         rows = chosen_runs(snapshot, runs=parsed.run, labels=parsed.label)

@@ -135,7 +135,6 @@ def _both(one: frozenset[Name] | None, other: frozenset[Name] | None) -> frozens
 
 
 def _names(what: str, value: str | Iterable[Name]) -> frozenset[Name]:
-    """Convert one name, or several (for example a list or a column of a table), to a set."""
     names = frozenset([value] if isinstance(value, str) else value)
     wrong = [name for name in names if not (isinstance(name, str) or name is None)]
     if wrong:

@@ -78,7 +78,6 @@ def timeline(history: History, title: str) -> Drawing:
 
 
 def _label(by: Sequence[str]) -> str:
-    """Return SQL for the label of a row: its values of the columns `by`, without nulls."""
     return f"concat_ws(' · ', {', '.join(by)})"
 
 

@@ -127,7 +127,6 @@ class LakeTables:
         return frame.join(session.createDataFrame(counted), [KEY, _ID, BATCH], "left_semi")
 
     def _narrowed(self, table: str, choice: Choice) -> Snapshot:
-        """Return a snapshot of one table, with only files that may have rows of these runs."""
         snapshot, name = self._lake, table.removeprefix(REPORT)
         if table.startswith(REPORT):
             assert self._results is not None

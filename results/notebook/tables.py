@@ -104,7 +104,6 @@ class Runs:
 
     @functools.cached_property
     def _summary(self) -> dict[str, str]:
-        """A few lines about the runs: verdicts, labels, and the tables with their rows."""
         columns = self.table(MAIN).arrow().to_table(columns=["verdict", "label"])
         counts = {}
         for name in columns.column_names:

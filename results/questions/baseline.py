@@ -130,7 +130,6 @@ class _Side:
                     self.rates[name].append(row[part] / row[whole])
 
     def add_latencies(self, row: Row) -> None:
-        """Add the latency percentiles of one kind of operation in one run."""
         for column, _ in _PERCENTILES:
             values = self.latencies.setdefault((row["f"], column), array("d"))
             values.append(row[column])
@@ -198,7 +197,6 @@ def compare(
 def _difference(
     sides: Collection[Mapping[str, _Side]], baseline: str, label: str
 ) -> tuple[str, list[str]]:
-    """Return the parts of settings that differ between the labels, in words and as field names."""
     of_labels = [[side[name] for side in sides if name in side] for name in (baseline, label)]
     parts, fields = [], []
     for field, words in _PARTS.items():
@@ -364,7 +362,6 @@ def _direction(metric: str, baseline: float, label: float) -> str:
 
 
 def _judged(lines: Sequence[Line]) -> list[Line]:
-    """Adjust all p-values, withdraw verdicts without evidence, and sort by evidence."""
     adjusted = holm([line.p_value for line in lines])
     judged = [
         msgspec.structs.replace(

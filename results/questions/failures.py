@@ -203,7 +203,6 @@ def _runs_since(cells: Iterable[Row]) -> int:
 
 
 def _days(since: str | None, until: str | None) -> int | None:
-    """Return the number of days between two dates; `None` if one of them is not a date."""
     try:
         return (dt.date.fromisoformat(until or "") - dt.date.fromisoformat(since or "")).days
     except ValueError:
@@ -285,7 +284,6 @@ def _change(
     runs: Mapping[tuple[str, str], int],
     labels: tuple[str, str],
 ) -> Row:
-    """Describe the change of one failure. The test covers only settings that both labels have."""
     both = [*hits[0], *hits[1]]
     seen = {cell["setting"] for cell in both}
     shared = sorted(s for s in seen if all((s, name) in runs for name in labels))

@@ -102,7 +102,6 @@ def _expected(row: Mapping[str, Any]) -> str:
 
 
 def _listed(report: Report, populations: str) -> str:
-    """Describe some populations. `populations` has their numbers, joined by `+`."""
     return "; ".join(report.of.words(int(n)) for n in populations.split("+"))
 
 

@@ -99,7 +99,6 @@ def _write_text(text: str, path: Path) -> None:
 
 
 def _put(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file under a temporary name, then rename it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

@@ -53,7 +53,6 @@ def size(n_bytes: int | None) -> str:
 
 
 def _digits(value: float) -> str:
-    """Format a number with three significant digits, without exponent."""
     places = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:.{places}f}"
 

@@ -237,7 +237,6 @@ def _of_all(points: Sequence[dict[str, Any]]) -> Rows:
 
 
 def _steps(rows: Rows) -> list[tuple[float, float, float | None, float | None]]:
-    """Return the points of a survival curve, from zero operations to the longest run's end."""
     steps = [(row["ops"], row["survival"], row["low"], row["high"]) for row in rows]
     return [(0, 1.0, 1.0, 1.0), *steps, (rows[-1]["until"], *steps[-1][1:])]
 

@@ -73,7 +73,6 @@ def _bar(summary: Summary) -> list[tuple[str, int, str, float, float]]:
 
 
 def _tiles(answers: Answers) -> list[Tile]:
-    """Return the tiles below the verdicts: failures, the longest outage, and the worst p99."""
     of = Populations(answers.rows("populations"))
     failures = [row for row in answers.rows("signatures") if row["verdict"] == "invalid"]
     real = [row for row in failures if not row["bugs"]]

@@ -186,7 +186,6 @@ def _paths(
     *,
     steps: bool,
 ) -> tuple[str, str]:
-    """Return the SVG paths of a curve's line, and of the band of its interval."""
     points = list(curve.points)
     if len(points) > POINTS_MAX:
         points = [points[len(points) * n // POINTS_MAX] for n in range(POINTS_MAX)] + points[-1:]
@@ -263,7 +262,6 @@ def _plot(
 
 
 def _lines(label: str, *, from_end: bool = False) -> tuple[str, ...]:
-    """Return a label as one or two lines; if too long, cut its end (its start if `from_end`)."""
     if len(label) <= LABEL_CHARS_MAX:
         return (label,)
     if from_end and len(label) > 2 * LINE_CHARS_MAX:

@@ -271,7 +271,6 @@ def _spark(lake: Lake, snapshot: Snapshot, asked: _Asked) -> Any:
 
 
 def _after(here: Checked, before: Checked) -> Checked:
-    """Combine the tables of `here` with the statistics of the checks that ran before on Spark."""
     return msgspec.structs.replace(
         here,
         results_known=before.results_known,
@@ -370,7 +369,6 @@ def _write(
     output: Path,
     tables: Mapping[str, Callable[[Path], object]],
 ) -> Path:
-    """Write page, tables, SQL files and answers; return the path of the page."""
     from results.report.content import sections
     from results.report.page import render
 

@@ -57,7 +57,6 @@ def _only_a_case(folder: Path) -> bool:
 
 
 def _is_run(store: Path, run: str) -> bool:
-    """Whether a problem is about a run: its folder has a case, or cannot be read."""
     folder = folder_in(store, run)
     return is_seen(folder / "case.json") or (
         "/" in run and folder.is_dir() and not os.access(folder, os.X_OK)

@@ -151,6 +151,5 @@ def make_table(
 
 
 def _behind(columns: str) -> str:
-    """Return SQL that selects the runs behind a row, with `…` in place of the row's values."""
     chosen = (f"{name} {'LIKE' if name == 'versions' else '='} …" for name in columns.split())
     return f"SELECT * FROM runs WHERE {' AND '.join(chosen)}" if columns else ""  # noqa: S608

@@ -234,7 +234,6 @@ def _report_run(parsed: argparse.Namespace) -> int:
 
 
 def _json(summary: Summary, answers: Answers, page: Path) -> str:
-    """Encode the summary and the first rows of every answer as one JSON object."""
     tables = {
         name: table.slice(0, JSON_ROWS_MAX).to_pylist() for name, table in answers.tables.items()
     }

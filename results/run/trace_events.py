@@ -63,7 +63,6 @@ def write_trace(trace: Trace, path: Path) -> None:
 
 
 def _write(trace: Trace, file: BinaryIO | gzip.GzipFile) -> None:
-    """Write a trace event by event, so that a long trace is never in memory as a whole."""
     encoder = msgspec.json.Encoder()
     file.write(b'{"displayTimeUnit":"ms","otherData":')
     file.write(encoder.encode(trace.metadata))

@@ -135,7 +135,6 @@ def _percent(share: float | None) -> float | None:
 
 
 def _shares(rows: Sequence[Row], words: Sequence[tuple[str, str]], *, joined: bool) -> Series:
-    """Plot failing shares with intervals, in percent. Values without runs have no interval."""
     values = [
         Value(row["value"], *of, _percent(row["rate"]), _percent(row["low"]), _percent(row["high"]))
         if row["rate"] is not None

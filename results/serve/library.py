@@ -259,7 +259,6 @@ class Library:
 
 
 def _checks(rows: Sequence[dict[str, Any]]) -> tuple[CheckResult, ...]:
-    """Convert rows to one verdict per checker, from its last row about the whole history."""
     results: dict[str, CheckResult] = {}
     for row in rows:
         if row["key"] is None:
@@ -280,7 +279,6 @@ def _stamp(folder: Path) -> _Stamp:
 
 
 def _is_newer(folder: Path, file: str) -> bool:
-    """Whether a file exists as a plain file and is not older than its sources."""
     try:
         made = (folder / file).lstat()
     except OSError:

@@ -120,7 +120,6 @@ def _row_data(row: RunRow) -> dict[str, Any]:
 
 
 def _choices(reading: Reading, query: Query) -> dict[str, list[str] | None]:
-    """Return the possible values of each filter; `None` if there are too many for a menu."""
     values = ", ".join(
         f"list_slice(list(DISTINCT {column}), 1, {CHOICES_MAX + 1}) AS {name}"
         if name not in LISTS

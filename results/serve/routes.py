@@ -217,12 +217,10 @@ class _Pieces(Iterator[bytes]):
         return piece
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
 def _ascii(name: str) -> str:
-    """Make a name that is valid between quotes in an HTTP header."""
     return "".join(
         character if (character.isascii() and character.isalnum()) or character in "._- " else "_"
         for character in name

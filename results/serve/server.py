@@ -144,7 +144,6 @@ class _Incoming(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read some bytes of a request; raise `TimeoutError` after the deadline."""
         left_s = IDLE_S if self._deadline_s is None else self._deadline_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("the request took too long")
@@ -180,7 +179,6 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def do_HEAD(self) -> None:
-        """Answer a HEAD request, without a body."""
         self._answer()
 
     def _refuse(self) -> None:

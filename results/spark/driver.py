@@ -199,7 +199,6 @@ class SparkLake:
         )
 
     def _take(self, problems: Sequence[Problem]) -> None:
-        """Collect the problems of tasks; raise `RefusedError` if a task lacked a permission."""
         raise_if_refused(problems)
         for problem in problems:
             self.problems.add(problem)
@@ -215,7 +214,6 @@ class SparkLake:
         return self._jobs or self._slots or cores_here() or self._at_once()
 
     def _found(self) -> Snapshot:
-        """Return a snapshot of the current results of the report's runs."""
         return self._results.snapshot().of_label(self._label)
 
     def _submit(

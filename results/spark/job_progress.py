@@ -83,7 +83,6 @@ class Watch:
         return min(rows, self._todo.runs), min(cost, self._todo.cost)
 
     def _cost(self, file: FileRef) -> int:
-        """Return the cost of an append's runs, as a share of the cost of their task."""
         key = file.first_run
         place = bisect.bisect_right(self._tasks, key, key=lambda task: task.between.first[0]) - 1
         task = self._tasks[max(0, place)]

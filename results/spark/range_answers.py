@@ -236,7 +236,6 @@ def add_up(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.
 
 
 def _sum(accounts: Sequence[Account]) -> Account:
-    """Add up accounts. Keep only the first few runs that lost results."""
     lost = sorted((entry for each in accounts for entry in each.lost), key=lambda entry: entry.run)
     lacking = sorted(
         (entry for each in accounts for entry in each.lacking), key=lambda entry: entry.first

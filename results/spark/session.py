@@ -239,7 +239,6 @@ class _Found(NamedTuple):
 def _ask_workers(
     spark: SparkSession, distributions: Sequence[Distribution], modules: Sequence[str]
 ) -> _Found:
-    """Ask workers for the packages that they lack, and count the concurrent tasks."""
     wanted = tuple(distribution.name for distribution in distributions)
 
     def probe(batches: Iterable[Any]) -> Iterator[Any]:

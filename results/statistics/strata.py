@@ -77,7 +77,6 @@ def _gradient(stratum: Sums, above: Fraction, below: Fraction) -> Gradient:
 
 
 def _variance(stratum: Sums, gradient: Gradient) -> Fraction:
-    """Return the variance of a function of a stratum's sums, given the function's gradient."""
     total = Fraction(0)
     for i, first in enumerate(_NAMES):
         for j, second in enumerate(_NAMES):
@@ -88,7 +87,6 @@ def _variance(stratum: Sums, gradient: Gradient) -> Fraction:
 
 
 def _agreement(strata: Sequence[Sums]) -> float | None:
-    """Return the p-value of Cochran's Q for the log ratios of the strata that have a variance."""
     logs, weights = [], []
     for stratum in strata:
         ratio = risk_ratio(stratum)

@@ -244,7 +244,6 @@ def _faults(faults: Sequence[Fault]) -> dict[str, tuple[int, int]]:
 
 
 def _requests(case: Case, history: History) -> list[tuple[str, str]] | None:
-    """Return each request of the case with its answer, in the order of the case."""
     if case.ops is None or case.faults:
         return None
     threads: dict[int, list[Pair]] = {}

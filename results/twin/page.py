@@ -84,7 +84,6 @@ def _mark_style(row: Row) -> str:
 
 
 def _interval(side: Shown) -> str:
-    """Format the 95 % interval of a share, or the range of durations."""
     if side.quantiles:
         return interval(side.quantiles[0], side.quantiles[-1], "ns")
     if side.low is None or side.high is None or not side.of:
@@ -99,7 +98,6 @@ def _scale(row: Row) -> float:
 
 
 def _line(side: Shown, scale: float) -> tuple[float, float, float] | None:
-    """Return start, middle and end of a side's drawing, in percent. Durations are logarithmic."""
     if side.quantiles:
         begin, middle, end = (_log(side.quantiles[at], scale) for at in (0, 1, 3))
         return begin, middle, end

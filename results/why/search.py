@@ -142,7 +142,6 @@ def explain(
 
 
 def _require_failure(case: Case, kind: Kind, trials: Trials) -> None:
-    """Raise `UsageError` unless the case still fails in the recorded way."""
     for trial in trials.run([case]):
         if kind not in trial.kinds:
             now = ", ".join(map(str, trial.kinds)) or trial.result.verdict

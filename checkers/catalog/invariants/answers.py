@@ -36,8 +36,6 @@ FIRST_CONFIG: Final = -1
 
 
 class _Shown(NamedTuple):
-    """A successful answer about one table."""
-
     pair: Pair
     ident: str
     value: Mapping[str, Any]
@@ -91,7 +89,6 @@ def _complain(
 
 
 def _covers(answer: _Shown, asked: Mapping[str, Any] | None, findings: CatalogFindings) -> None:
-    """Check that a `locate` answer has the requested tablets, and that they cover all keys once."""
     if answer.value.get("truncated"):
         findings.exempt("located")
         return

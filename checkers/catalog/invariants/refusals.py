@@ -63,7 +63,6 @@ class _Limits:
 
     @classmethod
     def declared(cls, history: History) -> Self:
-        """Return the limits that the last snapshot declares."""
         snapshots = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
         accepted = snapshots[-1].get("accepts") if snapshots else None
         if not isinstance(accepted, Mapping):
@@ -231,7 +230,6 @@ class _Context:
         return versions >= COLUMNS_MAX or (more > 0 and columns + more > self.limits.columns)
 
     def may_have(self, column: str, pair: Pair) -> bool:
-        """Whether some table can have the column when `pair` is answered."""
         return column == KEY_COLUMN or self._possible(column, self.adds, pair, has=True)
 
     def may_lack(self, column: str, pair: Pair) -> bool:

@@ -203,7 +203,6 @@ def _one_leader(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def _compare_logs(group: str, rafts: Mapping[str, Json], findings: Findings, name: str) -> None:
-    """Check that logs have the same entry and digest at every common index."""
     digests: dict[int, tuple[str, str]] = {}
     entries: dict[int, tuple[tuple[int, int], str]] = {}
     reported = False

@@ -88,8 +88,6 @@ def _columns(columns: list[Any]) -> list[tuple[int, str]]:
 
 
 class _Held(NamedTuple):
-    """The columns and the name of a table at one schema version, on one node."""
-
     node: str
     columns: list[tuple[int, str]] | None
     name: str | None
@@ -333,7 +331,6 @@ class _Renames:
 def _one_column_each(
     ident: str, seen: list[_Sight], renames: _Renames, findings: CatalogFindings
 ) -> None:
-    """Check that a column id of the table `ident` never belongs to two columns."""
     first: dict[int, tuple[str, _Sight]] = {}
     for sight in seen:
         for number, name in zip(sight.ids, sight.names, strict=False):

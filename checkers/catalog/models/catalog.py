@@ -237,7 +237,6 @@ class Catalog(Model[State, CatalogInput, Answer]):
     def _match(
         self, state: State, index: int, table_id: str | None, version: int | None
     ) -> tuple[bool, State]:
-        """Return whether the table at `index` can have this id and version, and the next state."""
         table = self._tables.things[state[index]]
         assert table is not None
         if version is not None and self._links.things[table.chain].version != version:

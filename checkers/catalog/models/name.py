@@ -68,8 +68,6 @@ def name_projections(
 
 
 class _Translation:
-    """Translates operations into statements about names."""
-
     def __init__(self, bindings: Mapping[str, str], rules: Rules) -> None:
         self._bindings = bindings
         self._ids = {key: ident for ident, key in bindings.items()}

@@ -101,12 +101,10 @@ class _Zone:
 
     @property
     def begin(self) -> float:
-        """The moment from which the table surely had the name."""
         return end_of(self.first)
 
     @property
     def end(self) -> float:
-        """The moment until which the table surely had the name."""
         return self.last.call
 
 

@@ -138,7 +138,6 @@ def _incompatible(index: AppendIndex) -> IntArray:
 
 
 def _dirty(index: AppendIndex) -> IntArray:
-    """Return the versions of committed transactions that follow a failed transaction's version."""
     columns = index.columns
     written = np.flatnonzero(index.writer >= 0)
     types = columns.type[columns.txn[index.writer[written]]]
@@ -173,7 +172,6 @@ class _Groups:
         return np.where(before >= self.first, before, -1)
 
     def internal(self) -> IntArray:
-        """Return each transaction's first read that contradicts its earlier accesses to the key."""
         columns, index = self.index.columns, self.index
         before = self._previous_read()
         wrong = np.zeros(len(self.mops), np.bool_)

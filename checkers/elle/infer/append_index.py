@@ -72,7 +72,6 @@ def _longest(columns: Columns, writers: Writers, reads: IntArray) -> LongArray:
 
 
 def _repeated(key: IntArray, value: IntArray) -> LongArray:
-    """Return the positions of elements that already occurred in the list of the same key."""
     code = (key.astype(np.int64) << 32) | value.astype(np.int64)
     order = np.argsort(code, kind="stable")
     same = code[order][1:] == code[order][:-1]

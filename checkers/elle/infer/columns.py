@@ -160,10 +160,6 @@ def render(value: Any) -> str:
 
 
 def _frozen(value: Any) -> Any:
-    """Return a hashable substitute for `value`.
-
-    Two substitutes are equal exactly if the values are the same data (`True` is not 1).
-    """
     if isinstance(value, (list, tuple)):
         return ("list", *(_frozen(item) for item in value))
     if isinstance(value, dict):
@@ -180,8 +176,6 @@ def _whole(mop: Any) -> Any:
 
 
 class _Names:
-    """Assigns numbers to keys or values, in order of first appearance."""
-
     def __init__(self) -> None:
         self.ids: dict[Any, int] = {}
         self.names: list[Any] = []
@@ -323,7 +317,6 @@ class _Builder:
         return ranked
 
     def finish(self) -> Columns:
-        """Number the transactions and fill the arrays."""
         number = self.values.number
         pool = array("i")
         for value in self.strays:

@@ -36,7 +36,7 @@ DEADLINE_EVERY_STEPS: Final = 4096
 
 
 class _Unsatisfiable(Exception):  # noqa: N818 - an answer, not an error
-    """No order satisfies the rule."""
+    pass
 
 
 class _Bound(Exception):  # noqa: N818 - the end of a budget, not an error
@@ -101,8 +101,6 @@ class _State:
 
 
 class _Search:
-    """The search for an order of versions that satisfies `rule`."""
-
     def __init__(
         self, columns: Columns, facts: Facts, rule: Rule, deadline_passed: Callable[[], bool]
     ) -> None:
@@ -139,10 +137,6 @@ class _Search:
         self._state = _State(*_closure(nodes, edges), *places(facts, size), list(open_pairs(facts)))
 
     def run(self) -> bool:
-        """Return true if an order exists; raise `_Unsatisfiable` if none does, `_Bound` at a limit.
-
-        The search first tries the order of time, which most stores follow.
-        """
         self._require_invisible()
         saved = self._state.copy()
         with suppress(_Unsatisfiable, _Bound):
@@ -174,7 +168,6 @@ class _Search:
                 self._back(choices)
 
     def _back(self, choices: list[tuple[_State, Pair]]) -> None:
-        """Backtrack to the last choice with another possibility, or raise `_Unsatisfiable`."""
         while choices:
             self._state, pair = choices.pop()
             with suppress(_Unsatisfiable):
@@ -210,7 +203,6 @@ class _Search:
                 raise _Unsatisfiable
 
     def _possible(self, key: int, one: int, two: int) -> bool:
-        """Return whether the version of `one` may currently precede the version of `two`."""
         edges, after = self._edges(key, one, two), self._state.after
         readers = self._facts.readers.get((key, one), ()) if self._bans else ()
         self._spend(len(edges) + len(readers))
@@ -259,7 +251,6 @@ class _Search:
             self._require_invisible()
 
     def _follows_one_sort(self) -> bool:
-        """Order all open pairs by a topological sort; return whether this satisfies the rule."""
         saved = self._state.copy()
         place = [before.bit_count() for before in saved.before]
         try:

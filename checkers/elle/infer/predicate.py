@@ -135,7 +135,6 @@ class _Index:
         )
 
     def op(self, txn: int) -> int:
-        """Return the index of a transaction's invocation."""
         return int(self.columns.index[txn])
 
     def failed(self, version: _Version) -> bool:
@@ -177,7 +176,6 @@ class _Index:
         return versions
 
     def spend(self, selections: int) -> None:
-        """Count inspected versions; raise `Refused` if the history needs too much work."""
         self.selections += selections
         if self.selections > SELECTIONS_MAX or len(self.edges) > EDGES_MAX:
             raise Refused(
@@ -186,7 +184,6 @@ class _Index:
             )
 
     def record(self, name: str, txns: Iterable[int], key: int, text: str) -> None:
-        """Count an anomaly of type `name`; keep the case if it is among the first `CASES_MAX`."""
         self.counts[name] = self.counts.get(name, 0) + 1
         cases = self.cases.setdefault(name, [])
         if len(cases) < CASES_MAX:
@@ -194,7 +191,6 @@ class _Index:
             cases.append(Case(name, (text,), operations, {"key": self.columns.render_key(key)}))
 
     def lost_updates(self) -> None:
-        """Record the transactions that read the same version of a key and then wrote the key."""
         for (key, source), txns in sorted(self.updates.items()):
             if len(txns) > 1:
                 name = self.columns.render_key(key)
@@ -207,8 +203,6 @@ class _Index:
 
 
 class _Reads:
-    """Infers dependencies and anomalies from the reads of one ok transaction."""
-
     def __init__(self, index: _Index, txn: int) -> None:
         self.index = index
         self.txn = txn
@@ -326,7 +320,6 @@ class _Reads:
         return True
 
     def _dirty(self, access: Access, key: int, version: _Version) -> None:
-        """Record a read of a failed transaction's version (G1a) or an overwritten version (G1b)."""
         name, op = self.index.columns.render_key(key), self.index.op(version.txn)
         if self.index.failed(version):
             kind, how = "G1a", f"as op {op} left it ({version.told()}), which failed"
@@ -355,8 +348,6 @@ class _Reads:
 
 
 class _Explainer:
-    """Explains an edge between two transactions by the read that shows it."""
-
     def __init__(self, index: _Index) -> None:
         self._index = index
 

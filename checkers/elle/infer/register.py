@@ -124,8 +124,6 @@ def _order(accesses: Accesses, first: LongArray, options: RegisterOptions) -> Ve
 
 
 class _Dependencies:
-    """Dependencies between transactions, derived from edges between versions."""
-
     def __init__(self, accesses: Accesses, order: VersionOrder, options: RegisterOptions) -> None:
         self._accesses = accesses
         self._order = order

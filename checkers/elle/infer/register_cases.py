@@ -70,7 +70,6 @@ class RegisterExplainer:
         return self._accesses.columns.render_value(int(self._accesses.value[version]))
 
     def _precedes(self, before: int, after: int) -> str | None:
-        """Return why version `before` directly precedes version `after`, or `None`."""
         accesses, order = self._accesses, self._order
         if before == after and "wfr-keys" not in dict(order.edges):
             return None

@@ -241,7 +241,6 @@ class GraphBuilder:
 
     @staticmethod
     def _heavy(group: LongArray, size: LongArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Mark the sources of groups in which joints would save most of the edges."""
         if not len(group):
             return np.zeros(0, np.bool_)
         first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))

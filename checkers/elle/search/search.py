@@ -124,7 +124,6 @@ class Search:
 
     @cached_property
     def _named(self) -> Adjacency:
-        """The edges of each node. For each target, only the edge that names the step."""
         return _adjacency(self._component.count, *_named(self._component, self._preference))
 
     # --- existence ---------------------------------------------------------------------------
@@ -161,7 +160,6 @@ class Search:
         return labels
 
     def _members(self, model: str) -> int:
-        """Return the size of the smallest component that refutes `model`, in transactions, or 0."""
         relations, _ = _REFUTED_BY[model]
         label = self._label(relations, extended=model in _SNAPSHOTS)
         size = np.bincount(label)
@@ -231,7 +229,6 @@ class Search:
         return None
 
     def _retold(self, cycle: Cycle) -> Cycle:
-        """Return `cycle` with each relation replaced by the relation that names the step."""
         size = len(cycle.txns)
         steps = []
         for i, relation in enumerate(cycle.relations):
@@ -270,7 +267,6 @@ class Search:
 
 
 def _adjacency(count: int, source: IntArray, target: IntArray, relation: IntArray) -> Adjacency:
-    """Return for each node its (target, relation) pairs, ascending and without duplicates."""
     order = np.lexsort((relation, target, source))
     first = np.searchsorted(source[order], np.arange(count + 1)).tolist()
     edges = list(zip(target[order].tolist(), relation[order].tolist(), strict=True))

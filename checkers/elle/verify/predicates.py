@@ -259,7 +259,6 @@ def _future_read(raw: PredicateVerifier, ops: Any, key: str) -> bool:
 
 
 def _internal(_raw: PredicateVerifier, ops: Any, key: str) -> bool:
-    """Return whether a read contradicts an earlier write or read of the key in its transaction."""
     (txn,) = ops
     written: tuple[Any, ...] = ()
     read: tuple[Any, ...] = ()

@@ -87,7 +87,6 @@ def _sorted(edges: Edges) -> tuple[list[int], dict[int, set[int]]]:
 
 
 def _path(start: int, within: Collection[int], edges: Edges) -> list[Edge]:
-    """Return the shortest chain of polls from an operation back to itself."""
     came: dict[int, tuple[int, Edge]] = {}
     queue = deque([start])
     while start not in came:

@@ -63,8 +63,6 @@ class LogOp:
 
 
 class _Keys:
-    """Names of keys, equal for a key in a micro-operation and in a map of messages."""
-
     def __init__(self) -> None:
         self._seen: dict[str, Any] = {}
 
@@ -130,7 +128,6 @@ def _read(pair: Pair, keys: _Keys) -> LogOp:
 
 
 def _in_mops(pair: Pair) -> Pair:
-    """Convert an operation of our vocabulary, whose values are objects, to Jepsen's form."""
     call, done = pair.invoke, pair.completion
     asked = call.value
     key, message = asked.get("key"), asked.get("value")
@@ -160,8 +157,6 @@ def _assigned(op: Op, keys: _Keys) -> tuple[frozenset[str], bool]:
 
 
 class _Mops:
-    """The micro-operations of one op."""
-
     def __init__(self, op: Op, keys: _Keys, *, answered: bool) -> None:
         self.sends: dict[str, list[Place]] = {}
         self.polls: dict[str, list[Place]] = {}
@@ -210,7 +205,6 @@ class _Mops:
         return offset, exact(message)
 
     def sent(self) -> dict[str, list[Message]]:
-        """The sent messages of each key, without their offsets."""
         return {key: [message for _, message in places] for key, places in self.sends.items()}
 
 

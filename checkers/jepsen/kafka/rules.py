@@ -118,7 +118,6 @@ def _judge_poll(
     first: tuple[Message, LogOp],
     second: tuple[Message, LogOp],
 ) -> None:
-    """Judge two messages of a key that a process polled one after the other."""
     before, after = logs.index(key, first[0]), logs.index(key, second[0])
     if before is None or after is None:
         return
@@ -274,7 +273,6 @@ def _read_to_end(logs: Logs, exempt: set[int]) -> Iterator[tuple[int, set[str], 
 
 
 def _source(logs: Logs, key: str, message: Message, offset: int) -> LogOp | None:
-    """An operation that shows the message at this offset."""
     ops = [*logs.senders.get((key, message), ()), *logs.readers.get((key, message), ())]
     return next(
         (

@@ -136,12 +136,10 @@ def _miscounted(moves: Moves) -> Decision | None:
 
 
 def _unique(moves: Moves) -> bool:
-    """Whether no element can have been put in twice."""
     return max(Counter(put.element for put in moves.puts).values(), default=0) <= 1
 
 
 def _items(moves: Moves) -> list[_Item]:
-    """Return all elements that were surely put in."""
     takes = {take.element: take for take in moves.takes}
     items: list[_Item] = []
     for put in moves.puts:

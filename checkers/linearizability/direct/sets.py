@@ -95,7 +95,6 @@ def find_thin_air(additions: Iterable[Addition], looks: Iterable[Look]) -> Decis
 
 
 def _level_of(look: Look, chain: Sequence[Look]) -> int:
-    """Return the position (from 1) of the result of `look` in `chain`, which is sorted by size."""
     low, high = 0, len(chain)
     while low < high:
         middle = (low + high) // 2
@@ -118,7 +117,6 @@ def _apart(one: Look, other: Look) -> Decision:
 
 
 def _first(elements: Iterable[Hashable]) -> Hashable:
-    """Return one of the elements, by a choice that does not depend on the hash seed."""
     return min(elements, key=repr)
 
 
@@ -143,7 +141,6 @@ def _ranked(additions: list[Addition], level: int, last: int) -> list[_Ranked] |
 def _violation(
     ranked: Iterable[_Ranked], chain: Sequence[Look], level: dict[Hashable, int]
 ) -> Decision | None:
-    """Find an operation that was called after an operation of a higher rank had returned."""
     first_end, first, pending = math.inf, None, list[_Ranked]()
     rank_before = -1
     for each in sorted(ranked, key=lambda each: -each.rank):

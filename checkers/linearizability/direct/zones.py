@@ -139,7 +139,6 @@ class _History:
         self.is_exact = all(map(self._is_unique, self._witness))
 
     def _is_unique(self, value: Hashable) -> bool:
-        """Whether `value` has exactly one possible origin."""
         return len(self._makers.get(value, ())) + (value == self._initial) == 1
 
     def _observe(self) -> list[Access]:

@@ -205,7 +205,6 @@ class Txn(NamedTuple):
 
 
 def _sorted(values: dict[Key, Scalar]) -> tuple[tuple[Key, Scalar], ...]:
-    """Sort the registers by the text of their keys, because keys may have several types."""
     return tuple(sorted(values.items(), key=lambda item: repr(item[0])))
 
 

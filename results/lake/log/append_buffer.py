@@ -56,7 +56,6 @@ class _File:
 
     @property
     def size_bytes(self) -> int:
-        """Estimated size of the file if it were completed now."""
         return int(self._sink.tell()) + self._bytes // SMALLER
 
     @property
@@ -64,7 +63,6 @@ class _File:
         return int(self._sink.tell()) + self._bytes
 
     def close(self) -> Encoded | None:
-        """Complete the file and return it; `None` if it has no rows."""
         if self._waiting:
             self._encode()
         if self._encoder is None:

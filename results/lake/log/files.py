@@ -163,7 +163,6 @@ def _long(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a minimum or maximum from a Parquet footer to its JSON form."""
     if isinstance(value, dt.datetime):
         return value.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return value.isoformat() if isinstance(value, dt.date) else value

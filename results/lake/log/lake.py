@@ -136,7 +136,6 @@ class Lake:
     # Opening -------------------------------------------------------------------------------------
 
     def _find(self) -> bool:
-        """Whether a lake exists at this place; if so, open its tables."""
         if not self.main.exists():
             return False
         self._accept(MAIN, self.main.settings())
@@ -162,7 +161,6 @@ class Lake:
         )
 
     def _accept(self, table: str, settings: Mapping[str, str]) -> None:
-        """Raise `UsageError` if a table is not part of a lake, or has another version."""
         form, schema = settings.get(LAKE), settings.get(SCHEMA, "")
         if form is None or whole_number(schema) is None:
             raise UsageError(

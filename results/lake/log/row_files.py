@@ -69,7 +69,6 @@ def accept(
 
 
 def _heads(rows: pa.Table, partitions: AbstractSet[Partition]) -> Iterator[tuple[Any, ...]]:
-    """Return the distinct runs of some rows, each with its partition."""
     if len(partitions) == 1:  # the usual case, which needs no grouping by all columns
         (partition,) = partitions
         if all(

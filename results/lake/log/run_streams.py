@@ -60,15 +60,12 @@ def runs_in(
 
 
 class _Cursor:
-    """Reads the runs of a table one after another, in order."""
-
     def __init__(self, parts: Iterator[Part], schema: pa.Schema) -> None:
         self._parts = parts
         self._next = next(parts, None)
         self._schema = schema
 
     def take(self, run: str) -> pa.Table:
-        """Return the rows of a run. Callers take runs in ascending order."""
         while self._next is not None and self._next[0] < run:
             self._next = next(self._parts, None)
         if self._next is None or self._next[0] != run:
@@ -79,7 +76,6 @@ class _Cursor:
 
 
 def _runs_of(parts: Iterator[pa.Table], first: str, last: str) -> Iterator[Part]:
-    """Yield the runs of a file from `first` to `last`, in order, each with all its rows."""
     waiting: list[pa.Table] = []
     current: str | None = None
     for rows in parts:
@@ -128,7 +124,6 @@ def batches_of(
 
 
 def _groups(parquet: Any, name: str, first: Any, last: Any) -> list[int]:
-    """Return the row groups in which the column `name` may have values from `first` to `last`."""
     metadata = parquet.metadata
     paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
     column = paths.index(name)

@@ -157,7 +157,6 @@ class Batch:
         return *(pa.array(column, pa.binary()).cast(text) for column in columns), unlike
 
     def _answered(self, result: pa.Array, rest: pa.Array) -> Flags:
-        """Return which operations the target answered, with `ok` or with a definite refusal."""
         failed = self.done & (self.kind == TYPES.index("fail"))
         answered: Flags = self.done & (self.kind == TYPES.index("ok"))
         answered |= failed & _present(result)
@@ -309,7 +308,6 @@ def _sealed() -> pa.Schema:
 
 
 def _outcomes(said: pa.Array, errors: pa.Array) -> list[pa.Array]:
-    """Split outcomes of attempts into codes and texts. `errors` has their operations' errors."""
     coded, of = said.dictionary_encode(), errors.dictionary_encode()
     texts, whole = coded.dictionary.to_pylist(), [*of.dictionary.to_pylist(), None]
     pairs = coded.indices.to_numpy() * len(whole) + of.indices.fill_null(len(whole) - 1).to_numpy()

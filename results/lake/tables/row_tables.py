@@ -60,7 +60,6 @@ def _each(rows: Iterable[Iterable[tuple[Any, ...]]]) -> list[tuple[int, tuple[An
 def _table(
     name: str, heads: Sequence[pa.Array], rows: Sequence[tuple[int, tuple[Any, ...]]]
 ) -> pa.Table:
-    """Make a table from single rows, each with the index of its source."""
     fields = [*schema(name)][len(PARTITION) + 1 :]
     columns = list(zip(*(row for _, row in rows), strict=True)) if rows else [()] * len(fields)
     try:

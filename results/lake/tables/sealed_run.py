@@ -212,7 +212,6 @@ def _digest(folder: Path, table: pa.Table) -> str:
 
 
 def _results(path: Path) -> tuple[CheckResult, ...]:
-    """Read the stored results of the run's checkers. A soak stores none for a valid run."""
     if not path.is_file():
         return ()
     if path.stat().st_size > FILE_BYTES_MAX:

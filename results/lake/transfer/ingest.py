@@ -82,7 +82,6 @@ class _Group:
 
     @property
     def held_bytes(self) -> int:
-        """Approximate memory of the waiting runs."""
         return self.gathered_bytes + self.bytes
 
 
@@ -221,8 +220,6 @@ def _partition(about: About) -> Partition:
 
 
 class _Work:
-    """Runs that wait for appends, by partition."""
-
     def __init__(
         self,
         lake: Sink,
@@ -238,7 +235,6 @@ class _Work:
         self._groups: dict[Partition, _Group] = {}
 
     def add(self, source: Source) -> None:
-        """Add a run, and append groups that are large enough."""
         partition = _partition(source.about)
         group = self._groups.get(partition)
         if group is None:
@@ -262,7 +258,6 @@ class _Work:
             self._append(group)
 
     def _convert(self, group: _Group) -> None:
-        """Convert waiting runs to rows; report runs that cannot be converted."""
         sources, group.sources = group.sources, []
         group.lines = group.bytes = 0
         if not sources:

@@ -248,7 +248,6 @@ class _Watch:
 
     @property
     def taken(self) -> dict[str, str]:
-        """Map the NAME/ID of each run that the ingest accepted to the run's key."""
         return {key.rpartition("@")[0]: key for key in self._known}
 
     def known(self) -> set[str]:
@@ -256,7 +255,6 @@ class _Watch:
         return self._known
 
     def append(self, rows: AppendBuffer) -> list[str]:
-        """Append to the lake, and record skipped runs and partitions."""
         skipped = self._lake.append(rows)
         self.skipped += skipped
         self.partitions |= {*rows.partitions.values()}

@@ -131,7 +131,6 @@ def _alone(store: Path) -> Iterator[None]:
 
 
 def _folder_for(store: Path) -> Path:
-    """Return the folder of a store's lake, created if needed."""
     folder = store.resolve() / LAKE_FOLDER
     repair = "free some space, or choose another folder for the store"
     try:
@@ -176,8 +175,6 @@ def _opened(folder: Path) -> Lake:
 
 
 class _Update:
-    """One update of a store's lake."""
-
     def __init__(
         self,
         store: Path,
@@ -221,7 +218,6 @@ class _Update:
             self._tidy(removed=bool(gone or changed))
 
     def _compare(self, known: set[str]) -> tuple[set[str], list[tuple[str, str, Path]]]:
-        """Compare folders with the memo; return keys of changed runs, and the folders to read."""
         changed = set()
         new = []
         for name, run, folder in self._found:
@@ -240,7 +236,6 @@ class _Update:
         return changed, new
 
     def _same(self, folder: Path, entry: Entry, stamp: str) -> Entry | None:
-        """Return a folder's new entry if only the times of its files changed, else `None`."""
         again = self._entry(folder, entry.key, stamp)
         return again if again.content and again.content == entry.content else None
 
@@ -264,7 +259,6 @@ class _Update:
             write_memo(self._folder, self._memo)
 
     def _tidy(self, *, removed: bool) -> None:
-        """Merge small files if there are many, and delete files that no reader needs."""
         small = collections.Counter(
             file.partition for file in self._lake.files(MAIN) if file.size_bytes < SMALL_BYTES
         )

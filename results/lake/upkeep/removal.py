@@ -70,7 +70,6 @@ def _pairs_in(lake: Lake, file: FileRef) -> Iterator[Pair]:
 
 
 def _emptied(lake: Lake, gone: Collection[Pair]) -> list[str]:
-    """Return the batches all of whose runs are removed."""
     batches = lake.index.of([*lake.main.refresh().files.values()])
     left = {batch for run, batch in batches.items() if (run, batch) not in gone}
     return sorted({batch for _, batch in gone} - left)

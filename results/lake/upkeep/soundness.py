@@ -98,7 +98,6 @@ def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], l
 
 
 def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iterator[Finding]:
-    """Check one table. `runs` fills `batches`, and other tables are compared with it."""
     seen: set[Run] = set()
     doubled: list[str] = []
     strangers: list[str] = []

@@ -45,8 +45,6 @@ class _Stale(NamedTuple):
 
 
 class _Vacuum:
-    """One vacuum, in this order: find stale files, fence, commit, delete."""
-
     def __init__(self, lake: Lake, grace_hours: int, dry_run: bool) -> None:
         self.lake = lake
         self.grace_hours = grace_hours
@@ -116,7 +114,6 @@ class _Vacuum:
         return [f"{log.table}/{file.name}" for file in files]
 
     def _fence(self, log: Log, found: _Stale) -> list[str]:
-        """Fence unfinished compactions, then return the files that no reader needs."""
         main = self.lake.main.refresh()
         state = main if log is self.lake.main else log.refresh()
         stored = {file.name for file in self.lake.place.listed(log.table)}

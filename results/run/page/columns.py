@@ -126,8 +126,6 @@ _ATTEMPT_FIELDS: Final = ("node", "start", "took", "outcome")
 
 
 class _Writer:
-    """Builds the columns of a page's operations, one operation after another."""
-
     def __init__(self, strings: Strings, tables: Strings, chars_max: int) -> None:
         self._strings = strings
         self._tables = tables

@@ -145,7 +145,6 @@ class Head:
         return _ID.sub(r"\1…", _OP_DETAILS.sub(r"(\1)", text))
 
     def _blamed(self) -> Op | None:
-        """Return a blamed operation or note, if possible one that the first sentence mentions."""
         worst = self._worst
         if worst is None or not worst.operations:
             return None
@@ -226,7 +225,6 @@ class Head:
         return {"words": words, "node": log.node, "path": log.path}
 
     def _related(self) -> list[tuple[str, str]]:
-        """Return links from a run to its shrunk run, or back: words and a relative address."""
         folder = self._stored.folder.resolve()
         rows = []
         shrunk = folder.with_name(shrunk_name(folder.name))

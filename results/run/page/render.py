@@ -82,7 +82,6 @@ def _sentence(text: str) -> str:
 
 
 def _next(data: dict[str, Any]) -> str:
-    """Render the items of the page's box *Next* as HTML."""
     judged = not data["replay"].startswith("harness check ")
     items = [("replay", "Replay" if judged else "Judge it", data["replay"])]
     if data["clean"] is not None:
@@ -120,7 +119,6 @@ def _next(data: dict[str, Any]) -> str:
 
 
 def _text(data: dict[str, Any]) -> str:
-    """Write the explanations of all checkers as text, for browsers that run no scripts."""
     lines = []
     for row in data["checkers"]:
         lines.append(f"{row['name']}: {row['verdict']}: {row['reason']}")

@@ -86,7 +86,6 @@ def tables_of(
 
 
 def _take(lanes: dict[str, TableLane], pair: Pair, done: Op) -> list[str]:
-    """Update the lanes by an acknowledged operation; return the ids of its tables."""
     call, value = pair.invoke, done.value
     table = value.get("table_id")
     seen = [table] if isinstance(table, str) else []
