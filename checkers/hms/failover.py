@@ -7,11 +7,11 @@
 | other-not-tried | an operation that was sent twice and not served was sent to more than one  |
 |                 | metastore, if another metastore was free of faults all that time           |
 
-The bound depends on the client's settings, which are in the snapshot. If metastores are added and
-removed, the bound depends on the number of metastores that the client knew (`uris` in the answer).
-In the rule `other-not-tried`, another metastore counts only if it was on the client's list both
-when the operation began and when it ended (`listed` in the answer). Operations during a disturbance
-of the harness or its host are exempt, and so are operations after the end of the workload.
+The bound depends on the client's settings, which are in the snapshot, and on the number of
+metastores that the client knew (`uris` in the answer). In the rule `other-not-tried`, another
+metastore counts only if it was on the client's list during the whole operation (`listed` in the
+answer). Operations during a disturbance of the harness or its host are exempt, and so are
+operations after the end of the workload.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@
 | anew   | a reader is sent to the end of the log only if the cleaner has removed events      |
 | kept   | an event that was read is in the final log, unless the cleaner may have removed it |
 
-An empty poll does not reveal a gap: as in Hive, a reader learns only with the next event that the
-cleaner has removed events that it lacks. So an empty poll of a cleaned log breaks the rule `missed`
-only if a later poll or the final log shows the event.
+After the cleaner has removed events, a reader gets empty polls until the next event, as in Hive. So
+an empty poll of a cleaned log breaks the rule `missed` only if a later poll or the final log shows
+the event.
 
 The cleaner removes events that are older than a limit. So an event in the final log shows that no
 later event with the same or a later time was ever removed.

@@ -10,8 +10,8 @@ come from the same nemesis. A fault's role says which kind of node it hit, as of
 | unknown | some nodes, before the harness had seen any leader                  |
 
 Rows without a role count the operations of the same phase while no fault of the nemesis was active.
-These rows are the baseline for the other rows. Only the phases in which a fault may be active have
-rows: from `chaos` until all faults are healed.
+They are the baseline for the other rows. Only the phases from `chaos` until all faults are healed
+have rows.
 """
 
 from __future__ import annotations

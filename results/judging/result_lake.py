@@ -2,9 +2,9 @@
 
 Runs are appended once and stay. Verdicts and facts are made again when checkers, budgets or the
 harness change, so they have a lake of their own, with the same protocol. A *result* is the verdict
-of one checker, or all facts of a run. The main table `runs` of a result lake has one row per append
-and run, which lists the results that this append has for the run. An anti-join of result ids finds
-pending results without reading a history.
+of one checker, or all facts of a run. In the result lake, the table `runs` has one row per append
+and run, with the ids of the results that this append has for the run. So the missing results of a
+run are found without reading its history.
 
 **Rows that count.** Two concurrent reports may store the same result. A row of another table counts
 if the result lake's `runs` has its `run` and `batch`, and the lake's own `runs` has the run in

@@ -1,10 +1,9 @@
 """The questions of a report, which are SQL files, and the engine that answers them with DuckDB.
 
-An engine answers queries by name, in the order of `query_names`, from registered tables and from
-earlier answers. On Spark, each task has a DuckDB of its own (`results.spark.range_answers`), and
-the answers of tasks are added up, which must be exact. So `results/questions/sql/*.sql` calculate
-with integers or exact decimals, and every question has a total order. Integers are returned as
-int64.
+An engine answers queries by name, from registered tables and from earlier answers. On Spark, each
+task has a DuckDB of its own (`results.spark.range_answers`), and the answers of tasks are added up.
+These sums must be exact, so `results/questions/sql/*.sql` calculate with integers or exact
+decimals. Every question has a total order. Integers are returned as int64.
 
 | `kind_of`   | meaning                                                                   |
 |-------------|---------------------------------------------------------------------------|

@@ -11,10 +11,9 @@ is computed from sums over runs: `signature_cells` (one row per signature and po
 | detectability     | number of seeds that are needed to see a failure, by population          |
 | detection_curves  | the probability that 1, 2, 5, ... seeds see a failure                    |
 
-A list of failures names the populations of each failure, but computes no rate over several
-populations. A failure that seems to be *gone* may only be rare. So Fisher's exact test compares the
-two labels, in the settings that both labels have and in which the failure was ever seen. Holm's
-procedure corrects for the number of signatures.
+A failure that seems to be *gone* may only be rare. So Fisher's exact test compares the two labels,
+in the settings that both labels have and in which the failure was ever seen. Holm's procedure
+corrects for the number of signatures. No rate is computed over several populations.
 """
 
 from __future__ import annotations

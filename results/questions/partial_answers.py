@@ -1,9 +1,9 @@
 """Answers a report's queries for parts of the runs, on many machines, and combines the answers.
 
 For its own runs, each part answers the queries that read facts, with the same SQL as other reports.
-The combination concatenates answers with one row per run (verdict, setting, digest), adds up counts
-and sums (`ADDED`), and runs the other queries on the combined rows. Each part numbers its
-populations independently, so the combination assigns the final numbers.
+The parts are then combined: rows about single runs are concatenated, counts and sums are added up
+(`ADDED`), and the other queries run on the combined rows. Each part numbers its populations by
+itself, so the combination assigns new numbers.
 
 | query                              | in a part    | for the whole                            |
 |------------------------------------|--------------|------------------------------------------|

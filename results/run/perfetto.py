@@ -14,12 +14,12 @@ viewer shows a wrong picture. The trace has these groups of tracks:
 
 A flow leads from each operation to its RPCs at the nodes.
 
-RPC attempts at one node overlap. Operations of a client only overlap if the clock of the history
-ran backwards. So both are distributed over as many tracks as needed. An operation that ended in
-`info` may take effect until the end of the run, and its name says so. Times are in µs, with ns as
+RPC attempts at one node overlap, and operations of a client may overlap if the clock of the history
+ran backwards. Both are distributed over as many tracks as needed. An operation that ended in `info`
+may take effect until the end of the run, and its name says so. Times are in µs, with ns as
 decimals.
 
-Events are sorted by time and limited by `EVENTS_MAX`; the trace itself says how many were cut.
+Events are sorted by time. `EVENTS_MAX` limits their number, and the trace says how many were cut.
 """
 
 from __future__ import annotations

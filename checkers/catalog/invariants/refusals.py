@@ -1,8 +1,8 @@
 """Rules for refusals: when each error code of Kudu's masters is legal.
 
 The linearizability checker judges the answers "exists" and "not found". This module judges all
-other refusals; a refusal that the history does not explain is a violation. An error code that is
-not in the following table is not judged and counts as exempt.
+other refusals. A refusal that the history does not explain is a violation. An error code that is
+not in this table counts as exempt:
 
 | code                                 | legal                                                     |
 |--------------------------------------|-----------------------------------------------------------|
@@ -18,8 +18,8 @@ not in the following table is not judged and counts as exempt.
 | HIVE_METASTORE_ERROR                 | create, rename, delete: after the first disturbance       |
 | UNKNOWN_ERROR, invalid argument      | never                                                     |
 
-Which requests are invalid depends on the target's limits. If a target's limits differ from Kudu's
-limits, its last snapshot declares them under the key `"accepts"`. Every field is optional:
+Which requests are invalid depends on the target's limits. If these differ from Kudu's limits, the
+target's last snapshot declares them under the key `"accepts"`. Every field is optional:
 
     name_bytes    the maximum length of a name
     columns       the maximum number of columns of a table

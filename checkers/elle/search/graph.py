@@ -15,9 +15,9 @@ relation, which is stored as a bit:
 
 Real time is not stored, since it follows from the runs of the transactions (`columns`). Within a
 component, it becomes a chain of *gates*: nodes that mean "everything so far has completed". If many
-transactions read a version that many others replaced, the graph does not store an edge for each
-pair of reader and writer. Instead, two chains of auxiliary nodes, called *joints*, connect each
-reader with every writer except itself. This has the same meaning.
+transactions read a version that many others replaced, an edge for each pair would take too much
+memory. Instead, two chains of auxiliary nodes, called *joints*, connect each reader with every
+writer except itself.
 """
 
 from __future__ import annotations

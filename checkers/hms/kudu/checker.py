@@ -11,10 +11,9 @@
 | events        | masters stored the ids of metastore events once each, in rising order        |
 | caught-up     | at rest the leader has stored the newest event                               |
 
-The harness records whether the target was at rest at the last snapshot (`converged`, `pending`). If
-a run has no such record, the verdict is `unknown`, unless another rule is violated. A table counts
-as created by Kudu if a create was acknowledged with its id, or if a get or a list in Kudu shows the
-id.
+"At rest" means that the target had settled at the last snapshot. The harness records this
+(`converged`, `pending`). Without such a record, the verdict is `unknown`, unless another rule is
+violated. A table counts as created by Kudu if an answer of Kudu shows its id.
 """
 
 from __future__ import annotations

@@ -6,42 +6,36 @@ an offset. The operations are:
 * assign and subscribe, with the list of keys that the process polls from now on. A process that
   assigns keys reads them from the beginning. A process that subscribes to keys shares them with
   other processes, and may lose them again.
-* send, poll and txn, with micro-operations. `[send key message]` is answered with
-  `[send key [offset message]]`, where the offset may be nil. `[poll]` is answered with
-  `[poll {key [[offset message] ...]}]`. A txn is atomic, and its messages become visible when it is
-  committed. `[rebalance [key ...]]` lists keys that the process lost or got during the operation.
-* crash and debug-topic-partitions, which have no meaning here.
-
-In the vocabulary `logs`, a send or a poll is an object; assigned keys are read from the beginning.
+* send, poll and txn, with micro-operations. `[send key message]` is answered with `[send key
+  [offset message]]`, where the offset may be nil. `[poll]` is answered with `[poll {key [[offset
+  message] ...]}]`. A txn is atomic. `[rebalance [key ...]]` lists keys that the process lost or got
+  during the operation.
 
 The rules are Jepsen's, with Jepsen's names (see `rules`):
 
-* inconsistent-offsets: two messages have the same offset. duplicate: a message has two offsets.
-* G1a: a poll shows a message whose send failed. precommitted-read: a transaction polls a message
-  that it sends itself. G1c: a cycle of transactions, each of which must precede the next, because
-  the next one polls its messages, or began after its end.
+* inconsistent-offsets: two messages have the same offset.
+* duplicate: a message has two offsets.
+* G1a: a poll shows a message whose send failed.
+* precommitted-read: a transaction polls a message that it sends itself.
+* G1c: a cycle of transactions, each of which must precede the next (see `cycles`).
 * lost-write: no poll shows an acknowledged message, but some poll shows a later message of its log.
 * unseen: no poll shows an acknowledged message that is the last of its log.
-* poll-skip and nonmonotonic-poll: from one poll of a process to the next, a message is left out, or
+* poll-skip, nonmonotonic-poll: from one poll of a process to the next, a message is left out, or
   the offset goes back. int-poll-skip and int-nonmonotonic-poll: the same within a single operation.
-* nonmonotonic-send and int-nonmonotonic-send: messages that a process sent one after the other have
+* nonmonotonic-send, int-nonmonotonic-send: messages that a process sent one after the other have
   falling offsets.
 * unexpected: a poll shows a message that was never sent, or was sent only after the poll. This rule
   is an addition to Jepsen's.
 
-As in Jepsen, write cycles and gaps between the sends of a transaction are allowed.
-
 Differences from Jepsen, all of which avoid verdicts that a correct system could get:
 
-* Jepsen allows skips and steps back if any process of the test subscribes. Here only a process that
-  subscribed may skip or step back, even within its operations, since the log of its rebalances may
-  be missing.
+* In Jepsen, all processes may skip and step back if any process of the test subscribes. Here only a
+  process that subscribed may do so.
 * A message is lost only if no poll at all shows it, not even a failed poll. An unanswered poll of a
   subscribed process may have consumed it.
 * A message is unseen if a process assigned its key later, and then polled `EMPTY_POLLS` times in a
-  row without a message of it. Otherwise the verdict is `unknown`, since the polls may have been too
-  early.
-* G1c counts reads (wr) and real time, but not the order of writes (ww), which Kafka does not keep.
+  row without a message of it. Otherwise the verdict is `unknown`.
+* G1c does not use the order of writes (ww), which Kafka does not keep.
 * A message that was sent several times proves nothing about order, nor does an offset with several
   messages.
 """

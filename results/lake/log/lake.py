@@ -3,48 +3,36 @@
 Delta commits one table at a time, but a run must appear in all tables at once. The protocol:
 
 **Append.** A writer draws a new batch id, and uploads the batch's files (one per table and
-partition, named after the batch). It commits the files to their tables, and to the table `runs`
-last. A batch is *visible* once `runs` has it; `Snapshot` only shows rows of visible batches.
+partition). It commits the files to their tables, and to the table `runs` last. A batch is *visible*
+once `runs` has it. `Snapshot` only shows rows of visible batches.
 
 * The commit to `runs` is *exact* (`results.lake.log.delta`): it fails if `runs` has changed since
-  the writer saw that it lacks all runs of the batch, and that the batch is not fenced. So only one
-  of two writers of the same run succeeds. The other writer sees the run at its next attempt,
-  abandons its batch, and appends the remaining runs under a new batch.
-* Every upload has a unique name. So an upload that arrives late is only a file that no log has.
-* A writer can find out whether a commit succeeded whose answer was lost (a time-out, a 503 after
-  the fact): then the file is in the table's log, or `runs` has the run under the writer's own
-  batch. A commit still in progress can only become the next version. So a writer gives up a batch
-  only after it has read a later version, because the commit must then fail.
-* A commit to a table other than `runs` may be repeated. A log holds a path only once, and files of
-  invisible batches are never merged, so the repetition changes nothing.
-* A writer that dies leaves an invisible batch: files, or rows that no snapshot shows.
+  the writer read it. So of two writers of the same run, only one succeeds. The other writer
+  abandons its batch, and appends its remaining runs under a new batch.
+* If the answer to a commit was lost, the writer looks for the file in the table's log, or for the
+  batch in `runs`. It gives up a batch only after it has read a later version, because a commit in
+  progress must then fail.
+* A commit to another table may be repeated, since a log holds a path only once.
+* A writer that dies leaves an invisible batch.
 
-**Snapshot.** A reader reads `runs` first, then each other table. The other commits of a visible
-batch came before its commit to `runs`, so the reader sees all its files. Rows of other batches are
-filtered out. A merged file has rows of many batches, and its name contains a version of `runs` at
-which all of them were visible. If that version is newer than the state of `runs` that was read, the
+**Snapshot.** A reader reads `runs` first, then each other table, so it sees all files of visible
+batches. A merged file has rows of many batches, and its name contains a version of `runs` at which
+all of them were visible. If this version is newer than the state of `runs` that was read, the
 reader starts again.
 
-**Compaction** (`results.lake.upkeep.compaction`) merges whole visible files of a partition, so that
-no run is cut in two; its exact commit requires that all its inputs still exist.
+**Compaction** (`results.lake.upkeep.compaction`) merges whole visible files of a partition. Its
+exact commit requires that all its inputs still exist.
 
 **Removal** (`results.lake.upkeep.removal`) rewrites files without the rows of the removed runs, the
-files of `runs` first. From then on, the rows of these runs in other tables join with no row of
-`runs`.
+files of `runs` first. From then on, rows of these runs in other tables join with no row of `runs`.
 
 **Vacuum** (`results.lake.upkeep.vacuum`) removes invisible batches after a grace period. A writer
-may be suspended for longer than that. So vacuum first *fences* the batches: it records in `runs`,
-by an exact commit on a state in which they are invisible, that they must never be committed. The
-writer's own exact commit would have to come later, sees the fence, and fails. Only then are files
-removed. Uploads of a compaction are fenced in the log of their table in the same way. So a clock
-never decides whether data are lost; it only decides how soon a slow writer has to start again. The
-grace period does matter to readers of an old version: files that a compaction replaced are kept for
-this time.
+may be suspended for longer than that. So vacuum first *fences* the batches: an exact commit to
+`runs` records that they must never be committed. The writer's own exact commit then fails. So a
+clock never decides whether data are lost.
 
 Readers that do not use `Snapshot` must join a table with `runs` on (run, batch). A run must always
-have the same partition (target, label, day), in which it occurs once.
-
-Use a lake object only in one thread of one process; other processes open their own.
+have the same partition (target, label, day). Use a lake object only in one thread of one process.
 """
 
 from __future__ import annotations
