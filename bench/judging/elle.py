@@ -93,7 +93,7 @@ def planted(count: int, anomaly: str, *, lists: bool) -> Iterator[Transaction]:
     def short(mops: Sequence[Mop], call: int, process: int) -> Transaction:
         return Transaction(mops, call=call, end=call + 2, process=PROCESSES + process)
 
-    if anomaly == "stale":  # a write before all others, and a read that sees the write
+    if anomaly == "stale":
         yield short([(write, "planted", 1)], -9, 0)
         yield short([("r", "planted", value)], -6, 0)
     latest = 0
@@ -143,7 +143,7 @@ def measure(kind: str, count: int, anomaly: str) -> None:
         planted(count, anomaly, lists=lists), writes_are="append" if lists else "w"
     )
     parsing = time.process_time() - began - generating
-    is_noise = parsing < NOISE_SHARE * generating  # as it is a difference of measurements
+    is_noise = parsing < NOISE_SHARE * generating
     gc.collect()
     runs = [_check(columns, kind) for _ in range(3 if count <= 200_000 else 1)]
     wall = time.monotonic() - wall_began

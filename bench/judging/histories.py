@@ -27,7 +27,7 @@ class History:
     name: str
     model: Model[Any, Any, Any]
     operations: Ops
-    expected: str  # Ok or Illegal
+    expected: str
     go_model: str
 
 

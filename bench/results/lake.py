@@ -148,7 +148,7 @@ def soaked(store: Path, seeds: int, *options: str) -> Path:
     done = subprocess.run(
         [sys.executable, "-m", "harness", *words, *more, *options], cwd=ROOT, check=False
     )
-    if done.returncode not in {EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN}:  # any verdict is fine
+    if done.returncode not in {EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN}:
         raise RuntimeError(f"the soak ended with {done.returncode}")
     return store
 

@@ -318,7 +318,7 @@ class _History:
         if twins:
             counts[DDL_TWICE] = len(twins)
             examples.extend(twins)
-        if not counts:  # no single answer needs a permit, but several answers together do
+        if not counts:
             counts = dict.fromkeys(sorted(self._permits)[:1], 1)
         return counts, tuple(examples)
 

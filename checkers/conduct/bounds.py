@@ -77,8 +77,8 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    voters: Voters  # a majority of these nodes must be up; empty if not declared
-    clients: float  # the number of concurrent clients
+    voters: Voters  # a majority of these nodes must be up; empty if the target declares none
+    clients: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ def _leaders(run: _Run, limit: Json) -> None:
         if not op.value.get("asked"):
             terms.setdefault(op.value.get("term", 0), {})[op.value["node"]] = op.index
     for term, nodes in terms.items():
-        if term:  # a target without terms reports 0
+        if term:
             what = f"{' and '.join(nodes)} led in term {term}"
             run.hold(limit, len(nodes), run.bound(limit), what, *nodes.values())
 

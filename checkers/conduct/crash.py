@@ -61,8 +61,6 @@ class CrashChecker(Checker):
             "crashes": len(crashes),
             "not_the_targets": len(unexpected) - len(crashes),
             "excused": excused.count,
-            # Each exit counts as one judgement. So does a run without an exit that was watched to
-            # its end.
             "looked": looked,
             KEY: counted_by_name(looked, [invariant_of("exits")]),
         }

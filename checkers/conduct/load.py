@@ -171,7 +171,7 @@ def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
     met: dict[int, None] = {}
     most = 0
     for spans in by_name.values():
-        open_: list[tuple[int, int]] = []  # a heap of (end, number)
+        open_: list[tuple[int, int]] = []
         for begin, end, number in sorted(spans):
             while open_ and open_[0][0] <= begin:
                 heapq.heappop(open_)

@@ -285,7 +285,6 @@ class _Found:
             self.record(
                 existence_type(model), partial(_exists, self.columns, component, model, members)
             )
-        # In large histories, further cycles of a known kind add no information.
         counted = frozenset(self.counts) if number >= COMPONENTS_COUNTED_MAX else frozenset()
         budget = Budget(wanted.search_steps, wanted.deadline_passed)
         cycles: list[Cycle] = []

@@ -135,7 +135,7 @@ class _Decision:
         first = self._check(tuple(named), self.wanted.anomalies)
         if first.verdict is Verdict.INVALID or "cycle-search-timeout" in first.present:
             return first
-        if not first.statistics:  # the history allows no inference
+        if not first.statistics:
             return first
         settled = []
         for model in named:

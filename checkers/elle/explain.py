@@ -35,10 +35,10 @@ text { fill: #e7ebf2 } rect { fill: #1b2129; stroke: #6b7686 }
 }
 </style>"""
 """The style of a drawing, for pages with a light or a dark background."""
-_TEXT_MAX: Final = 74  # the maximum number of characters in the text of a box
+_TEXT_MAX: Final = 74
 _DRAWN_MAX: Final = 40
 _LABEL_MAX: Final = 28
-_CHARACTER_WIDTH: Final = 7.9  # width of a monospaced character, in pixels
+_CHARACTER_WIDTH: Final = 7.9
 _BOX_WIDTH_MIN: Final = 240
 # width of the margins, and of the arrow from the last box to the first, without the label
 _BESIDE: Final = 100

@@ -35,7 +35,6 @@ CYCLE_TYPES: Final = frozenset(name + suffix for name in _CYCLES for suffix in S
 UNKNOWN_TYPES: Final = frozenset({"empty-transaction-graph", "cycle-search-timeout"})
 """Signs of an incomplete check. Without other anomalies, the verdict is unknown."""
 
-# Implications between kinds of cycles. They also hold between variants with the same suffix.
 _IMPLIES_CYCLIC: Final[Mapping[str, tuple[str, ...]]] = {
     "G0": ("G1c",),
     "G1c": ("G1",),
@@ -56,7 +55,6 @@ _IMPLIES_PLAIN: Final[Mapping[str, tuple[str, ...]]] = {
     "GSIb": ("GSI",),
     "incompatible-order": ("G1a",),
     "dirty-update": ("G1a",),
-    # A value that was never written was never committed.
     "garbage-read": ("G1a",),
     "future-read": ("G1c",),
     "lost-update": ("write-skew", "G2-item"),
@@ -100,7 +98,6 @@ ALIASES: Final[Mapping[str, str]] = {
     "strong-read-committed": "strong-PL-2",
 }
 
-# Texts use the last alias of a model.
 _FRIENDLY: Final[Mapping[str, str]] = {canon: alias for alias, canon in ALIASES.items()}
 
 WEAKER: Final[Mapping[str, tuple[str, ...]]] = {

@@ -20,7 +20,7 @@ KINDS: Final = ("list-append", "rw-register", "closed-predicate")
 
 CASES_TOLD_MAX: Final = 4
 SENTENCES_MAX: Final = 60
-OPERATIONS_MAX: Final = 64  # the maximum number per described case, and per result
+OPERATIONS_MAX: Final = 64  # The maximum number of operations per described case, and per result.
 DRAWINGS_MAX: Final = 8
 
 BROKEN: Final = "the check crashed: its own certificate does not hold for the verdict invalid"
@@ -62,7 +62,7 @@ def certified(
             except NotVerified as why:
                 beyond[case.type] = f"not verified independently: {why}"
     except CaseError as error:
-        reason = f"{BROKEN}: {error}"  # `invalid` needs a proof, which a refuted case is not
+        reason = f"{BROKEN}: {error}"  # a refuted case does not prove `invalid`
         statistics = result.statistics
         return type(result)(
             Verdict.UNKNOWN, reason, notes=result.notes, statistics=statistics

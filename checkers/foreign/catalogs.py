@@ -183,8 +183,6 @@ def table_answer(request: CatalogInput, value: TableAnswer) -> Answer:
         case ListTables():
             listing = tuple((name, str(ident), None) for name, ident in value.listing)
             if [entry[0] for entry in listing] != sorted({entry[0] for entry in listing}):
-                # A list is wrong if a name occurs twice or the names are not sorted. Repeating all
-                # entries makes it illegal in every state.
                 listing = (*listing, *listing)
             return Answer("ok", listing=listing)
         case Create(key=key):

@@ -59,9 +59,7 @@ STATE_CHARS_MAX: Final = 400
 # the maximum number of states in a drawing of an order
 STATES_MAX: Final = 400
 STATE_CHARS_TOTAL_MAX: Final = 4 << 20
-_FOR_ALL: Final = frozenset(
-    {"independent", "initial"}
-)  # the settings that apply to all models, not only to Elle's
+_FOR_ALL: Final = frozenset({"independent", "initial"})
 
 
 def failed(pair: Pair) -> bool:

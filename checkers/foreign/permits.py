@@ -73,7 +73,6 @@ def _verdict_under(changes: _Deviations, names: Sequence[str], judge: Judge) -> 
         result = judge(history, models)
         if result.verdict is Verdict.INVALID:
             return Verdict.INVALID
-        # A stretch without two related transactions has no anomaly.
         if result.verdict is Verdict.UNKNOWN and not is_vacuous(result.details):
             worst = Verdict.UNKNOWN
     return worst
@@ -137,7 +136,6 @@ class _Deviations:
 
 def _history(pairs: Sequence[Pair]) -> History:
     ops = [op for pair in pairs for op in (pair.invoke, pair.completion) if op is not None]
-    # A refusal may have become an unknown outcome, although its process continues.
     return History(sorted(ops, key=lambda op: op.index), foreign=True)
 
 

@@ -90,7 +90,7 @@ def _differs(pair: Pair) -> bool:
         and call.value is not None
         and done.value is not None
         and done.value != call.value
-        and not _holds_map(done.value)  # as in our vocabularies
+        and not _holds_map(done.value)
     )
 
 

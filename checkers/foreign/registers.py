@@ -170,7 +170,6 @@ class CasRegister(_Register):
         self._ours = ours
 
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
-        # a map of initial values is only for histories of several keys
         history = ops if isinstance(ops, History) else History(ops)
         initial = settings.initial
         if not isinstance(initial, Mapping) or not _has_keys(history, settings):
@@ -313,7 +312,6 @@ class MultiRegisterModel(_Register):
     initials = (0, None)
 
     def _assumed(self, history: History) -> tuple[Any, ...]:
-        # An initial nil can only explain reads of nil, in values with or without keys.
         done = [pair.completion for pair in history.pairs if pair.type is OpType.OK]
         nil = any(op is not None and b"null" in msgspec.json.encode(op.value) for op in done)
         return self.initials if nil else self.initials[:1]

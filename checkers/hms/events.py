@@ -62,7 +62,7 @@ class _Log(NamedTuple):
     whole: bool
     tables: dict[str, str | None]
     next_event: int
-    op: int  # the index of the snapshot
+    op: int
 
 
 class EventsChecker(Checker):
@@ -249,7 +249,7 @@ def _replay(findings: Findings, events: list[_Event], log: _Log) -> None:
     """
     is_known = log.whole or events[0].ident == 1
     tables: dict[str, str | None] = {}
-    touched: dict[str, None] = {}  # the names whose state the replay determines
+    touched: dict[str, None] = {}
     for event in events:
         is_legal = True
         if event.before is not None:

@@ -80,7 +80,7 @@ class _Times(NamedTuple):
 
     max_age_ns: float
     renew_ns: float
-    stale_ns: float  # how long the store's answers may lack acknowledged changes
+    stale_ns: float
 
 
 def _times_of(history: History) -> _Times | None:
@@ -99,7 +99,7 @@ class _Token:
     cancels: list[Pair] = field(default_factory=list)
     late: list[int] = field(
         default_factory=list
-    )  # The indices of renewals that may have come after the end. These prove no later end.
+    )  # the renewals (indices) that may have come after the token's end, and so prove no later end
 
     @property
     def issuer(self) -> str | None:
@@ -113,7 +113,7 @@ class _Write(NamedTuple):
     """
 
     begin: float
-    done: float  # infinite if the operation may still take effect
+    done: float
     low: float
     high: float
 

@@ -77,7 +77,7 @@ class _Ledger:
         self._begun = [add.begin for add in adds]
         self._adds = adds
         self._next = 0
-        self._open: list[tuple[float, int]] = []  # ends and places of adds, as a heap
+        self._open: list[tuple[float, int]] = []
 
     def _possible(self, read: Step) -> list[Step]:
         while self._next < len(self._adds) and self._begun[self._next] < read.begin:

@@ -143,8 +143,7 @@ def _judge_overlaps(grants: Sequence[_Grant], findings: Findings) -> None:
         findings.look("overlap", bool(findings.looked["grant"]))
         findings.look("grant")
         others = [each for each in held if each.process != grant.process]
-        # Either acquire may have been granted first. If this one was, its lease must end by the
-        # other's answer.
+        # If this acquire was granted first, its lease must have ended by the answer to the other.
         other = next((each for each in others if grant.until > each.end), None)
         if other is not None:
             left_ms = (other.until - grant.end) / NS_PER_MS

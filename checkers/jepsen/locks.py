@@ -76,7 +76,7 @@ def _closings(history: History) -> Iterator[Operation[Any, Any]]:
     phases = (op.index for op in history.facts("phase") if op.value.get("phase") == "heal-core")
     workload_end = next(phases, None)
     if workload_end is None:
-        return  # the history is not a run, or the run ended before its clients were closed
+        return
     last: dict[int | str, int] = {}
     holding: dict[int | str, bool] = {}
     for pair in history.pairs:

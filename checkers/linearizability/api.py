@@ -89,7 +89,6 @@ def check_events(
 
 def _with_ids(operations: Sequence[Operation[Any, Any]]) -> Sequence[Operation[Any, Any]]:
     if not isinstance(operations, (list, tuple)):
-        # `operations` may be an iterator, which can be consumed only once
         operations = list(operations)
     ids = [operation.id for operation in operations]
     if min(ids, default=0) < 0:

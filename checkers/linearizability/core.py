@@ -95,7 +95,7 @@ class _Trials:
     model: Model[Any, Any, Any]
     operations: Sequence[Operation[Any, Any]]
     configurations_max: int
-    left: int  # steps left in the budget
+    left: int
     is_over: Callable[[], bool]
 
     @property
@@ -117,7 +117,6 @@ class _Trials:
     def _tried(self, core: set[int]) -> Result:
         problem = problem_of(*relaxed(self.model, self.operations, core))
         most = self.configurations_max
-        # Preparing the problem takes about as long as one step per operation.
         self.left -= len(self.operations)
         lean = depth_first(problem, lean=True, configurations_max=most)
         run_sliced(lean, min(LEAN_STEPS, max(1, self.left)), self.is_over)

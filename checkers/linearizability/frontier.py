@@ -87,7 +87,7 @@ class Frontier:
         if full and self.status is Status.RUNNING:
             self.status = Status.FULL
 
-    _current = False  # false until the search expands its first layer
+    _current = False
 
     def _next_layer(self) -> None:
         """Start on the earliest layer that has configurations. Without one, the search ends."""

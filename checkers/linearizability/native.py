@@ -30,7 +30,7 @@ from checkers.linearizability.search import DepthFirst, Status
 SWITCH: Final = "HARNESS_NATIVE"
 INTERFACE: Final = 2
 """The version of the native core's interface (`native/src/lib.rs`) that this module needs."""
-STATUSES: Final = (  # the index of a status is its number in the native core
+STATUSES: Final = (
     Status.RUNNING,
     Status.FOUND,
     Status.EXHAUSTED,

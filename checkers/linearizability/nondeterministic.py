@@ -16,7 +16,7 @@ from checkers.linearizability.clock import tick
 from checkers.linearizability.direct.decision import Decision
 from checkers.linearizability.model import Model, Operation, Specification, Unknown
 
-STATES_UNWATCHED: Final = 16  # a step tests the limits of the check after this number of states
+STATES_UNWATCHED: Final = 16
 
 S = TypeVar("S")
 I = TypeVar("I")  # noqa: E741 - input, as in Porcupine

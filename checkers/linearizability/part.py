@@ -19,7 +19,7 @@ from checkers.linearizability.search import DepthFirst, Status, run_sliced
 # the maximum number of projections to explain when looking for a small core
 EXPLAINED_MAX = 4
 CORE_SMALL = 6  # the maximum size of a core that a reader understands at once
-LEAN_SHARE = 3  # the lean search gets a larger budget, because it decides most valid histories
+LEAN_SHARE = 3
 
 
 class Part:
@@ -75,7 +75,7 @@ class Part:
             not o.call <= (math.inf if o.return_time is None else o.return_time)
             for o in self.operations
         ):
-            self._start()  # raises `ValueError` for invalid operations
+            self._start()
         decision = self.model.decide(self.operations)
         if decision is not None:
             result = Result.ILLEGAL if decision.order is None else Result.OK

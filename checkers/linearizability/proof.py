@@ -45,7 +45,7 @@ from harness.ops import CheckResult, Pair, Verdict
 
 AnyOperation = Operation[Any, Any]
 
-UNDECIDED: Final = "undecided"  # the rule of a result whose verdict is `unknown`
+UNDECIDED: Final = "undecided"
 BROKEN: Final = "the check crashed: its own certificate does not hold"
 UNCONFIRMED: Final = "a search found a verdict, but no independent method could confirm it in time"
 OPERATIONS_MAX: Final = 64  # the maximum number of operations in each list of a result's details
@@ -338,7 +338,6 @@ def details_of(
         "decided_by": outcome.decided_by,
         "returns_passed": outcome.progress,
         "returns": outcome.returns,
-        # whether larger limits may decide the check
         "limited": outcome.result is Result.UNKNOWN
         or (proof is not None and not proof.confirmed_by),
     }

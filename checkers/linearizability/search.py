@@ -31,11 +31,9 @@ from typing import Final, Protocol
 
 from checkers.linearizability.problem import ILLEGAL_STEP, Problem
 
-CHAIN_EVALUATIONS_MAX = (
-    2_000  # the maximum number of steps in one search for chains of unknown operations
-)
+CHAIN_EVALUATIONS_MAX = 2_000
 CHAIN_LENGTH_MAX = 3
-SLICE_STEPS: Final = 1_000  # the number of steps in the first slice
+SLICE_STEPS: Final = 1_000
 SLICE_STEPS_MAX: Final = 20_000
 SLICE_SHORT_S: Final = 0.005
 SLICE_LONG_S: Final = 0.05
@@ -48,7 +46,7 @@ class Status(enum.Enum):
     FOUND = "found"
     EXHAUSTED = "exhausted"
     EXHAUSTED_LEAN = "exhausted-lean"
-    FULL = "full"  # the search has reached the maximum number of remembered configurations
+    FULL = "full"
 
 
 def dominated(chain: list[int], used: int) -> bool:
@@ -64,7 +62,6 @@ def dominated(chain: list[int], used: int) -> bool:
     return False
 
 
-# (choices, mask after them, unknown operations used after them, state after them)
 Move = tuple[tuple[int, ...], int, int, int]
 
 

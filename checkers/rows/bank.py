@@ -76,7 +76,7 @@ def _check(
     findings.look("sum")
     seen = {key: look.rows[key] for key in sorted(keys) if key in look.rows}
     if not seen:
-        return  # no write of the group has reached this replica yet
+        return
     amounts = {key: _amount(dict(row or ()).get(BALANCE)) for key, row in seen.items()}
     sum_seen = sum(amount or 0 for amount in amounts.values())
     if len(seen) == len(keys) and sum_seen == total and None not in amounts.values():

@@ -19,7 +19,7 @@ class RowStep(NamedTuple):
     """One change of a row by a write; `kind` is insert, upsert, update or delete."""
 
     kind: str
-    cells: tuple[tuple[str, Any], ...] = ()  # a null value removes the cell
+    cells: tuple[tuple[str, Any], ...] = ()
 
 
 class Seen(NamedTuple):

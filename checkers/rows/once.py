@@ -166,7 +166,7 @@ def _tell_return(
 ) -> None:
     last, missing, back = looks
     if not (last.timestamp or 0) < (missing.timestamp or 0) < (back.timestamp or 0):
-        return  # the answers contradict each other, but prove no return of an old value
+        return
     effective = [writer for writer in writers.of(cell, value) if writer[1].result not in _REFUSALS]
     if len(effective) != 1:
         return

@@ -204,7 +204,7 @@ class _Reader:
         written = self._rows(call)
         value: Mapping[str, Any] = {}
         answers = done is not None and (done.type is OpType.OK or isinstance(done.value, Mapping))
-        if done is not None and answers and done.value != call.value:  # otherwise the client hung
+        if done is not None and answers and done.value != call.value:
             value = _object(done)
         results = value.get("rows", [None] * len(written))
         if len(results) != len(written) or any(

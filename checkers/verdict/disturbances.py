@@ -49,12 +49,12 @@ HEALING = frozenset({"heal-core", "heal-all"})
 class Disturbance(msgspec.Struct, frozen=True):
     """A failure outside the target from `begin_ns` to `end_ns`, on `node` or everywhere."""
 
-    kind: str  # the name of the fact that records the disturbance
+    kind: str
     begin_ns: int
     end_ns: int
     node: str | None
     text: str  # a clause such as "the harness did not run from 81.2 s to 144.3 s"
-    operation: int  # the index of the fact in the history
+    operation: int
 
     def overlaps(self, begin_ns: int, end_ns: int) -> bool:
         """Return whether the disturbance overlaps the window (both ends included)."""

@@ -33,7 +33,7 @@ def gone_nodes(
         if op.index >= before:
             break
         if op.process == HARNESS and op.f == "phase" and op.value.get("phase") in HEALING:
-            gone.clear()  # in this phase the harness restarts all nodes that are down
+            gone.clear()
         elif op.index in allowed:
             gone[str(op.value.get("node"))] = allowed[op.index], op
     return gone

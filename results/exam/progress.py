@@ -24,7 +24,7 @@ class ExamProgress:
         """Create the progress; nothing is shown until the first result."""
         self._status = StatusLine(stream, pipe_interval_s=PIPE_INTERVAL_S)
         self._rows = {kind: sum(row.kind == kind for row in rows) for kind in (SWITCH, DEFECT)}
-        self._left = sum(len(row.seeds) for row in rows)  # an upper bound of the seeds left to run
+        self._left = sum(len(row.seeds) for row in rows)
         self._over: set[str] = set()
         self._found: set[str] = set()
         self._begin_s = time.monotonic()

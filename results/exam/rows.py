@@ -45,9 +45,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     options: str = ""  # options of `harness soak --env sim`, without a planted defect
     case: Case | None = None
     seeds: range = range(0)
-    first: bool = False  # whether the row ends at its first detection
+    first: bool = False
     defect: str | None = None  # MODULE:NAME (`harness.soak.planting`)
-    expected: str = ""  # the checker that should report the defect
+    expected: str = ""
     # if set, only findings of this checker count, because other findings come from a second bug
     accepted: str | None = None
     reason: str = ""  # the known reason why no seed finds the defect, or empty
@@ -118,7 +118,7 @@ def make_paper(
 def case_of(words: str, seed: int = 1) -> Case:
     """Return the case of `harness soak --env sim WORDS`; raise `UsageError` for invalid options."""
     parsed = parse_case_options(Parser(prog="harness exam"), shlex.split(words), nemesis=ANY)
-    with contextlib.redirect_stderr(io.StringIO()):  # notes about implied options
+    with contextlib.redirect_stderr(io.StringIO()):
         return case_from(parsed, seed)
 
 
@@ -163,7 +163,7 @@ def _switches(
             seeds=seeds,
             first=first,
             expected=switch.checker,
-            # a finding caused by another switch does not count as a detection of this switch
+            # A finding that another switch causes is not a detection of this switch.
             accepted=switch.checker if len(case.bugs) > 1 else None,
         )
 

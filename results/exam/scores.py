@@ -59,12 +59,12 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
     verdicts: dict[str, int]
     first_seed: int | None = None
-    to_first: int | None = None  # number of seeds until the first detection
+    to_first: int | None = None
     cpu_s_to_first: float | None = None
     checker: str = ""  # checker, rule and fault of most detections
     rule: str = ""
     fault: str = ""
-    expected: str = ""  # the checker that the ledger names
+    expected: str = ""
     defect: str | None = None
     reason: str = ""
     shrunk: Shrunk | None = None

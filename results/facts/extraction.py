@@ -136,7 +136,7 @@ class _Facts:
         self.notes = notes
         self.timeline = Timeline(notes.history, notes.end_ns)
         self.is_read = _reads(operations)
-        self.active = self.timeline.numbers(operations.start)  # indexes in `timeline.members`
+        self.active = self.timeline.numbers(operations.start)
         self.leaders = list(notes.history.leaders())
         self.outages = outages_by_kind(operations, notes.end_ns)
         self.down = {
@@ -278,7 +278,7 @@ class _Facts:
         counts: dict[tuple[str, str, bool], list[int]] = {}
         kinds = (ops.f[chaos], self.active[chaos], ops.type[chaos], ops.answered[chaos])
         for (f, active, kind, answered), n in counted(*kinds):
-            outcome = (True, kind == 0, kind == 1 and not answered, kind == 2)  # index in `TYPES`
+            outcome = (True, kind == 0, kind == 1 and not answered, kind == 2)
             for nemesis in self.nemeses:
                 cell = (nemesis, ops.f_names[f], nemesis in self.timeline.members[active])
                 sums = counts.setdefault(cell, [0, 0, 0, 0])
@@ -316,7 +316,6 @@ class _Ends:
         selected = np.flatnonzero(ops.f == f)
         selected = selected[np.argsort(ops.end_index[selected], kind="stable")]
         self._ends = ops.end_index[selected]
-        # for each position: the earliest invocation from this position on
         self._invokes = np.minimum.accumulate(ops.start[selected][::-1])[::-1]
         oks = selected[ops.done[selected] & (ops.type[selected] == TYPES.index("ok"))]
         self._ok_indices, self._ok_times = ops.end_index[oks], ops.end[oks]

@@ -95,7 +95,7 @@ def _of_gap(start: Ints, end: Ints, begin: int, cut: int, *, answered: bool) -> 
     """Yield the outages in one gap, from an answer to the next answer or to the end of the run."""
     if not len(start):
         return
-    start, end = np.maximum(start, begin), np.minimum(end, cut)  # still sorted by start
+    start, end = np.maximum(start, begin), np.minimum(end, cut)
     reach = np.maximum.accumulate(end)
     breaks = np.flatnonzero(start[1:] - reach[:-1] > BRIDGE_NS) + 1
     for first, beyond in itertools.pairwise([0, *breaks.tolist(), len(start)]):

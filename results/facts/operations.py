@@ -38,7 +38,7 @@ class Operations:
     end: Ints  # undefined if the operation never completed
     end_index: Ints  # the line of the completion; `_NEVER` without a completion
     done: Flags
-    type: Codes  # index into `TYPES`
+    type: Codes
     answered: Flags  # `ok`, or a definite failure that the target itself reported
     error: Codes
     node: Codes
@@ -65,7 +65,7 @@ class Notes:
 
 def is_no(answer: Any) -> bool:
     """Whether the value of a failed operation proves that the target refused it."""
-    if isinstance(answer, list | tuple) and len(answer) == 2:  # a pair [key, value]
+    if isinstance(answer, list | tuple) and len(answer) == 2:
         answer = answer[1]
     return isinstance(answer, dict) and "result" in answer
 
@@ -238,7 +238,7 @@ def turns(
     invocations and completions of a process do not alternate.
     """
     invoked = kind == _INVOKE
-    follows = np.zeros(len(kind), np.bool_)  # whether the previous line belongs to the same process
+    follows = np.zeros(len(kind), np.bool_)
     follows[1:] = same
     before = np.zeros(len(kind), np.bool_)
     before[1:] = invoked[:-1]

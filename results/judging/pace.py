@@ -29,7 +29,6 @@ class Schedule:
     """A simulated schedule: each task, in the given order, runs on the first free slot."""
 
     def __init__(self, costs: Sequence[int], slots: int) -> None:
-        # a heap of the times at which slots become free
         free = [0] * max(1, min(slots, len(costs)))
         ends = []
         for cost in costs:
@@ -64,7 +63,6 @@ class Pace:
         self._clock = clock
         self._stage = ""
         self._begin_s = 0.0
-        # (tasks done, share of the total time) when the stage began
         self._begin: tuple[int, float] = (0, 0.0)
 
     def line(self, found: Progress) -> str:
@@ -78,7 +76,7 @@ class Pace:
         if found.stage in _STEPS:
             return _STEPS[found.stage]
         text = f"{found.done}/{found.units} {found.noun} {_DONE[found.stage]}"
-        if found.left:  # a pace cannot predict the end of one long task
+        if found.left:
             return f"{text}, {len(found.left)} left: {'; '.join(found.left)}"
         text += f", about {part:.0%} of the work"
         passed_s = now_s - self._begin_s

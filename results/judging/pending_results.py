@@ -44,7 +44,7 @@ MEMORY_MAX: Final = "1GB"
 """DuckDB's memory limit. DuckDB spills larger tables to the disk."""
 # CPU ns per history line and result, measured with 1,500 operations and 13 checkers
 NS_A_LINE: Final = 16_000
-AGAIN_FACTOR: Final = 4  # factor for the cost of a result that a smaller budget could not settle
+AGAIN_FACTOR: Final = 4
 Place = tuple[str, int]
 """A run, and the number of a range of its keys; -1 means the whole run, and sorts first."""
 OF_RUNS: Final = (

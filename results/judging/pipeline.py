@@ -41,7 +41,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     units: int
     cost_done: int
     cost: int
-    noun: str = "units"  # the noun for the counted units
+    noun: str = "units"
     time_part: float | None = None
     """The share of the time that has passed (`results.judging.pace.Schedule`), if known."""
     left: tuple[str, ...] = ()  # the remaining units in words, once only a few remain
@@ -54,15 +54,15 @@ LEFT_NAMED_MAX: Final = 3
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """The tables of a report, and statistics about the work that made them."""
 
-    tables: dict[str, tuple[Path, ...]]  # Parquet files by the names of `results.facts.schema`
+    tables: dict[str, tuple[Path, ...]]
     counting: dict[str, str] = {}  # by table: the SQL condition for rows that count, see `Gathered`
-    problems: tuple[Problem, ...]  # at most `PROBLEMS_MAX`
+    problems: tuple[Problem, ...]
     problems_total: int
     results_known: int
     results_new: int
     results_unsettled: int  # results left unknown: time or memory ran out, or the worker died
     runs_unjudged: int = 0  # runs without any result; no table has a row of such a run
-    units: int  # number of units done
+    units: int
     cpu_s: float  # CPU time of all processes except Spark's JVM
     wall_s: float
     executor: str
@@ -122,15 +122,15 @@ class _Job:
     """Plans and does the work of one report, in rounds."""
 
     source: ReportRuns
-    executor: str  # "auto" until the first round has work
+    executor: str
     jobs: int
     again: bool
     progress: Callable[[Progress], None]
     stored: int = 0
     wanted: int = 0
     units: int = 0
-    away_ns: int = 0  # CPU time of worker processes
-    kept: int = 0  # number of stored results
+    away_ns: int = 0
+    kept: int = 0
 
     def run(self) -> Gathered:
         """Plan and do work in rounds until no pending work remains, then gather the tables."""

@@ -50,14 +50,14 @@ class Plan(NamedTuple):
 
     units: tuple[Unit, ...]
     wanted: int
-    stored: int  # number of required results that need no work
+    stored: int
 
 
 class Gathered(NamedTuple):
     """The tables of a report, as files."""
 
     tables: dict[str, tuple[Path, ...]]  # files by table; a file may have additional columns
-    counting: dict[str, str]  # by table: SQL condition for rows (`here`) that count; default: all
+    counting: dict[str, str]
     unsettled: int  # number of results left unknown: time or memory ran out, or the worker died
     unjudged: int  # number of runs without any result; no table has a row of such a run
 
@@ -92,9 +92,9 @@ class ReportRuns:
         self._facts = facts
         self._slots = slots
         self._scratch = Path(tempfile.mkdtemp(prefix="harness-report-"))
-        self._found = results  # the stored results at the time of the last read
+        self._found = results
         self._given = results is not None
-        self._appended = False  # whether workers may have appended results since that read
+        self._appended = False
         self.lacking: tuple[tuple[Problem, ...], int] = ((), 0)
         """The first few runs that lack a result, and the number of such runs; set by `gather`."""
         self._files: dict[Partition, dict[str, list[FileRef]]] = {}

@@ -75,7 +75,7 @@ def write_tables(
         elif facts and name in OF_RUNS:
             text, columns = (_RUNS, _OF_RUNS) if name == "runs" else (_TRAITS, _OF_TRAITS)
             source = source_of(ledger.connection, lake, MAIN, columns)
-            _copy(ledger, text.format(source=source), path)  # `chosen` has only runs of this report
+            _copy(ledger, text.format(source=source), path)
             paths[name] = (path,)
         if not paths.get(name):
             pq.write_table(schema(name).empty_table(), path)

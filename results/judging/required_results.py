@@ -28,7 +28,7 @@ class Kind(NamedTuple):
 class Wants(NamedTuple):
     """The required results of all runs of a kind."""
 
-    checks: tuple[tuple[str, tuple[str, ...]], ...]  # (checker, result id of each level of budget)
+    checks: tuple[tuple[str, tuple[str, ...]], ...]
     facts: str | None  # the id of the facts; `None` if facts are not required
     gone: tuple[tuple[str, str], ...]  # checkers that cannot be loaded, with reasons
     trouble: str  # why the checkers of the case cannot be determined; usually empty

@@ -129,7 +129,7 @@ class ResultLake(Lake):
         del partitions
         state = self.main.refresh()
         if batch in self.visible_batches(state, {batch}):
-            return True  # an earlier attempt succeeded, but its answer was lost
+            return True
         if self.main.fenced(batch):
             return False
         self.main.commit(self.schemas[MAIN], add=[addition], exact=True)
@@ -174,7 +174,7 @@ def _about_nobody(results: Lake, lake: Lake) -> list[str]:
     """
     about = results.snapshot().dataset(MAIN).to_table([KEY, RUN_BATCH]).group_by([KEY, RUN_BATCH])
     pairs = about.aggregate([])
-    snapshot = lake.snapshot()  # read after the results, since runs are appended first
+    snapshot = lake.snapshot()
     stored = RunIndex(lake.place).of(snapshot.files(MAIN))
     return [
         run

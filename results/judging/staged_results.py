@@ -36,7 +36,6 @@ class Found:
 
     def __init__(self) -> None:
         self.runs: dict[str, RunOfLake] = {}
-        # (result id, mark) of each result, by run
         self.results: dict[str, list[tuple[str, str]]] = {}
         self.tables: dict[str, list[tuple[str, str, pa.Table]]] = {}
 

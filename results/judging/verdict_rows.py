@@ -113,7 +113,7 @@ def _row_of(name: str, result: CheckResult, history: History, key: str | None) -
         row.rule, row.signature = rule_of(result), details.get(SIGNATURE)
     if result.verdict is Verdict.INVALID:
         row.counterexample = _counterexample(result)
-        if key is None:  # the history of one key has gaps where other keys' operations were
+        if key is None:  # the history of one key lacks the operations of other keys
             row.failed_ops = begun_until(result, history)
     return row
 
@@ -138,7 +138,7 @@ def table_of(rows: list[Row], run: str, result_id: str) -> pa.Table:
     """Make rows of the table `verdicts` from the rows of one result."""
     columns: dict[str, list[Any]] = {name: [] for name in schema("verdicts").names}
     for row in rows:
-        if row.signature is None and not Verdict(row.verdict).holds:  # derive rule and signature
+        if row.signature is None and not Verdict(row.verdict).holds:
             result = CheckResult(row.checker, Verdict.UNKNOWN, row.reason)
             row.rule, row.signature = rule_of(result), signature(result, History(()))
         for name, column in columns.items():

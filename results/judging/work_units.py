@@ -53,7 +53,7 @@ class RoundConfig(msgspec.Struct, frozen=True, kw_only=True):
     uri: str
     scratch: str  # a folder of this machine, where `Marker` counts attempts
     round: str
-    since_s: float  # start of the round, in s since 1970
+    since_s: float
     limit_memory: bool
     elsewhere: bool = False  # whether another machine may already have begun units of this round
 
@@ -65,8 +65,8 @@ class Done(msgspec.Struct, frozen=True):
     cpu_ns: int
     problems: tuple[Problem, ...]
     part: float = 1.0
-    limited: bool = False  # whether a check may have reached its budget
-    memory_bytes: int = 0  # memory of the worker; set in progress reports
+    limited: bool = False
+    memory_bytes: int = 0
 
 
 def stages_of(unit: Unit) -> int:

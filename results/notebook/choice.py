@@ -87,9 +87,7 @@ class Choice:
         """Return a condition on the rows of a matching file; `None` if all rows match."""
         if self.runs is None:
             return None
-        return ds.field("run").isin(
-            pa.array(self._sorted, pa.string())
-        )  # an empty list selects no rows
+        return ds.field("run").isin(pa.array(self._sorted, pa.string()))
 
 
 EVERYTHING: Final = Choice()

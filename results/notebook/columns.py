@@ -70,7 +70,7 @@ def frame_of(rows: pa.Table) -> pd.DataFrame:
         if field.name in CATEGORIES and pa.types.is_string(field.type):
             column = column.dictionary_encode()
         elif pa.types.is_decimal(field.type) and field.type.scale == 0:
-            column = column.cast(pa.int64())  # DuckDB sums integers as 128 bits
+            column = column.cast(pa.int64())
         elif pa.types.is_list(field.type):
             lists.append(place)
         rows = rows.set_column(place, field.name, column)
@@ -84,7 +84,7 @@ def frame_of(rows: pa.Table) -> pd.DataFrame:
         if isinstance(values, pandas.CategoricalDtype):
             ordered = frame.iloc[:, place].cat.reorder_categories(sorted(values.categories))
             frame.isetitem(place, ordered.array)
-    for place in lists:  # pyarrow converted lists to arrays
+    for place in lists:
         frame.isetitem(place, pandas.Series(rows.column(place).to_pylist(), dtype=object))
     return frame
 

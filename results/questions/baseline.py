@@ -110,7 +110,7 @@ class _Side:
     """The runs of one label in one setting, reduced to counts and a few floats per run."""
 
     def __init__(self, first: Row) -> None:
-        self.first = first  # any row of this label and setting; all rows share these properties
+        self.first = first
         self.values: dict[str, set[str]] = {field: set() for field in _PARTS}
         self.runs = 0
         self.verdicts: Counter[str] = Counter()

@@ -127,7 +127,6 @@ def signatures(
     for row in rows:
         entry = known.of(row["signature"])
         row["known"] = None if entry is None else entry.words
-    # ties are in the same order as in the list of failing runs
     rows.sort(
         key=lambda row: (
             row["verdict"] != "invalid",

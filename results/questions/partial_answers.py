@@ -103,7 +103,6 @@ class Whole:
         """Yield every combined answer, except answers of the kind `of cells`."""
         engine = self._engine
         engine.run("CREATE VIEW traits AS SELECT * FROM part_traits")
-        # One run per population and part is enough to find equal populations.
         engine.run(f"CREATE VIEW runs AS {FIRST_OF_EACH}")
         engine.run("CREATE VIEW verdicts AS SELECT run, verdict, failed_ops, cpu_ns FROM runs")
         engine.keep("judged", unordered("judged")[0])
@@ -126,7 +125,7 @@ class Whole:
         if name not in (*ADDED, *LISTED):
             return query(name)
         rows = self._sums(name) if name in ADDED else LIST[name]
-        order = re.sub(r"\b\w+\.", "", unordered(name)[1])  # drop table aliases
+        order = re.sub(r"\b\w+\.", "", unordered(name)[1])
         return f"{rows} ORDER BY {order}" if order else rows
 
     def _sums(self, name: str) -> str:

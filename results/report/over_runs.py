@@ -274,7 +274,7 @@ def baseline(report: Report, found: Comparison) -> Section:
         }
         for row in comparable(report.answers.rows("signature_changes"))
     ]
-    for row in changes:  # rows about a whole rule get no link: lists of runs lack this filter
+    for row in changes:  # no link for a whole rule: lists of runs lack this filter
         if row["level"] == RULE:
             row["label_hits"] = row["label_hits"][0]
     rows = []

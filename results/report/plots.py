@@ -64,7 +64,7 @@ class PlotRow(msgspec.Struct, frozen=True, kw_only=True):
     y: float
     label: str
     lines: tuple[str, ...] = ()
-    small: bool = False  # whether the label is printed small
+    small: bool = False
     bars: tuple[Bar, ...] = ()
     line: tuple[float, float] | None = None  # a horizontal line: x of its start and end
     marks: tuple[Mark, ...] = ()
@@ -77,9 +77,9 @@ class Plot(msgspec.Struct, frozen=True):
     title: str
     rows: Sequence[PlotRow]
     ticks: Sequence[Tick]
-    legend: Sequence[tuple[str, str]]  # (kind, words) pairs
+    legend: Sequence[tuple[str, str]]
     not_shown: int
-    reference: float | None = None  # x of a vertical reference line
+    reference: float | None = None
 
     @property
     def height(self) -> int:
@@ -107,7 +107,7 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     lines: Sequence[Line]
     x_ticks: Sequence[Tick]
-    y_ticks: Sequence[Tick]  # `Tick.x` has the y position
+    y_ticks: Sequence[Tick]  # here, `Tick.x` is the y position
     legend: Sequence[tuple[str, str]]
     not_shown: int
     x_words: str
@@ -238,14 +238,13 @@ def _plot(
         parts.append(dict(zip(words[1::2], words[::2], strict=True)))
     shared = set.intersection(*({*part} for part in parts)) if len(rows) > 1 else set()
     if any(part.keys() <= shared for part in parts):
-        # a label with only shared parts would be empty
         shared = set()
     rest = []
     for part in parts:
         others = [words for words in part if words not in shared]
         rest.append(others[0] + "".join(part[words] + words for words in others[1:]))
     lines = [_lines(words) for words in rest]
-    if len({*lines}) < len({*rest}):  # shortened, different labels would look equal
+    if len({*lines}) < len({*rest}):
         lines = [_lines(words, from_end=True) for words in rest]
     named = [words for words in parts[0] if words in shared] if parts else []
     return Plot(

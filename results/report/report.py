@@ -78,10 +78,10 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     ignored: Ignored
     again: bool
     budgets: tuple[Budget, ...]
-    most: int | None  # maximum length of lists of runs; `None` for all runs
+    most: int | None
     store: Path | None
     known_failures: KnownFailures
-    progress: Any  # a `Say`, or `None`
+    progress: Any
 
     @property
     def only(self) -> str | None:

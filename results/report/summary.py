@@ -54,7 +54,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     results_unsettled: int  # results left unknown: time or memory ran out, or a worker died
     check_cpu_s: float
     check_wall_s: float
-    problems: tuple[tuple[str, str, str], ...]  # run, kind, text
+    problems: tuple[tuple[str, str, str], ...]
     problems_total: int
     excused: int = 0  # runs with a known failure; they do not change the exit code
     expected: int = 0  # invalid runs with a bug switched on; they do change the exit code

@@ -30,7 +30,7 @@ class Cell(msgspec.Struct, frozen=True):
 
     text: str
     value: float | int | None = None
-    kind: str = ""  # a CSS class
+    kind: str = ""
     link: str = ""
 
 

@@ -128,7 +128,7 @@ class Series(msgspec.Struct, frozen=True):
     labels: tuple[str, ...]
     points: tuple[Point, ...]
     lines: tuple[str, ...]
-    ticks: tuple[Tick, ...]  # `Tick.x` has the y position
+    ticks: tuple[Tick, ...]  # here, `Tick.x` is the y position
 
 
 def series(title: str, values: Sequence[Value], *, joined: bool) -> Series:

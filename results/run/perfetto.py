@@ -268,7 +268,7 @@ class _Maker:
             if op.f == "phase":
                 continue
             args = {"index": op.index}
-            if op.f != "snapshot":  # a snapshot of all nodes is too long to show
+            if op.f != "snapshot":
                 args["value"] = bounded(op.value)
             name = op.f
             event = instant(PHASES, 1, op.time, name, args)

@@ -82,7 +82,7 @@ class Lanes:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._ends: dict[str, list[tuple[int, int]]] = {}  # (end, tid) of each lane, a heap
+        self._ends: dict[str, list[tuple[int, int]]] = {}
         self._names: list[tuple[int, str, int]] = []
 
     def tid(self, name: str, start: int, end: int, order: int) -> int:

@@ -75,6 +75,6 @@ def _moment(modified_s: float) -> tuple[int, int, int, int, int, int]:
         time = dt.datetime.fromtimestamp(modified_s, tz=dt.UTC)
     except (OverflowError, ValueError, OSError):
         return _EPOCH
-    if not 1980 <= time.year <= 2107:  # a zip file only supports these years
+    if not 1980 <= time.year <= 2107:
         return _EPOCH
     return time.year, time.month, time.day, time.hour, time.minute, time.second

@@ -184,7 +184,7 @@ class Library:
         """List the files of a run by name; also return whether the list is incomplete."""
         try:
             return files_below(self.folders.folder(row))
-        except HistoryError:  # `checks` reports this error
+        except HistoryError:
             return [], False
 
     def numbers(self, row: RunRow) -> RunNumbers:

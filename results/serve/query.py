@@ -145,7 +145,7 @@ def parse_query(text: str, also: Iterable[str] = ()) -> tuple[Query, dict[str, l
                 raise BadQuery(f"page is {value!r}; pages are counted from 1")
             page = int(value)
         elif name in fields:
-            if value:  # forms also send empty fields, which are not filters
+            if value:
                 filters[name] = value
         else:
             names = ", ".join(sorted({*fields, *others, "sort", "page"}))

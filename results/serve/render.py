@@ -66,7 +66,7 @@ def _with_ops(text: str) -> markupsafe.Markup:
     import markupsafe
 
     link = markupsafe.Markup('<a href="report.html#op={0}">op {0}</a>')
-    parts = _OP.split(text)  # texts and numbers alternate
+    parts = _OP.split(text)
     return markupsafe.Markup("").join(
         link.format(part) if place % 2 else part for place, part in enumerate(parts)
     )

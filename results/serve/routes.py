@@ -139,7 +139,7 @@ class Application:
     def _zip(self, name: str, archive_name: str) -> Response:
         run = archive_name.removesuffix(".zip")
         row = the_run(self.library, f"{name}/{run}")
-        self.library.folders.folder(row)  # raises an error if there is no such folder
+        self.library.folders.folder(row)
         files, cut = self.library.files(row)
         size = sum(entry.size for entry in files)
         if cut or size > ARCHIVE_BYTES_MAX:

@@ -182,7 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def _refuse(self) -> None:
-        self.close_connection = True  # the request may have a body that was not read
+        self.close_connection = True
         failure = Response(
             status=405,
             content_type="text/plain; charset=utf-8",
@@ -267,7 +267,7 @@ class _Handler(BaseHTTPRequestHandler):
         if chunked:
             self.wfile.write(b"0\r\n\r\n")
         elif length is not None and sent < length:
-            self.close_connection = True  # the file shrank while it was read
+            self.close_connection = True
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Send an error of the base class (for a malformed request) as text, with our headers."""

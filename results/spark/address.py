@@ -38,7 +38,7 @@ def _address(place: str, url: str, port_default: int | None) -> tuple[str, int]:
     try:
         parts = urllib.parse.urlsplit(f"//{place}")
         host, port = parts.hostname, parts.port or port_default
-    except ValueError:  # the port is not a number, or a bracket is not closed
+    except ValueError:
         host, port = None, None
     if not host or port is None:
         raise UsageError(f"--spark-master is {url!r}; write spark://host:port or sc://host:port")
@@ -66,7 +66,7 @@ def _reasons_against(addresses: Sequence[tuple[str, int]]) -> list[str]:
             socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
         except TimeoutError:
             reasons.append(f"{host}:{port}: no answer within {CONNECT_TIMEOUT_S:g} s")
-        except (OSError, UnicodeError) as error:  # `UnicodeError`: an invalid host name
+        except (OSError, UnicodeError) as error:
             reasons.append(f"{host}:{port}: {getattr(error, 'strerror', None) or error}")
         else:
             break

@@ -76,19 +76,16 @@ class SparkLake:
         self._slots: int | None = None
         self._label = label
         self._extent = extent
-        # the answers that `check` received along the way, if they are still up to date
         self._told: Told | None = None
         self._since = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if again else ""
         results = ResultLake.beside(lake.place.uri, lake.place.options, create=True)
         assert results is not None
         self._results = results
-        self._begin: Files | None = Files.of(
-            self._found()
-        )  # the stored results, as the first two jobs saw them
+        self._begin: Files | None = Files.of(self._found())
         self._wants: dict[Kind, Wants] = {}
         self.runs = 0
         self.wanted = 0
-        self.makeable = 0  # number of required results whose checker can be loaded
+        self.makeable = 0
         self._read_kinds()
 
     @contextlib.contextmanager
@@ -98,7 +95,7 @@ class SparkLake:
             yield
         except HarnessError:
             raise
-        except Exception as error:  # Spark raises many kinds of errors
+        except Exception as error:
             raise_if_interrupted(error)
             raise InfrastructureError(
                 f"Spark cannot read the lake: {cause_of(error)}; can every executor reach "
@@ -163,7 +160,7 @@ class SparkLake:
             todo = todo_of(answers.account.lacking, self._at_once())
             try:
                 ended = self._submit(todo, above, progress)
-            except Exception as error:  # Spark raises many kinds of errors
+            except Exception as error:
                 raise_if_interrupted(error)
                 if todo.results == before:
                     raise InfrastructureError(

@@ -52,7 +52,7 @@ def lake_frame(
     if not files:
         return spark.createDataFrame([], ddl(schema))
     if snapshot.place.local:
-        paths = [f"file://{_GLOB.sub(_ITSELF, file.uri)}" for file in files]  # escaped
+        paths = [f"file://{_GLOB.sub(_ITSELF, file.uri)}" for file in files]
         return spark.read.schema(ddl(schema)).parquet(*paths)
     return _through_pyarrow(spark, snapshot.place, files, schema)
 

@@ -35,7 +35,7 @@ class Watch:
         self._before = {file.name for file in results.files(MAIN)}
         self._todo = todo
         self._progress = progress
-        self._tasks = sorted(todo.tasks)  # in the order of keys
+        self._tasks = sorted(todo.tasks)
         self._schedule = Schedule([task.cost for task in todo.tasks], slots)
         self._stage = "again" if todo.is_again else "check"
         self._ended = threading.Event()
@@ -57,7 +57,7 @@ class Watch:
             try:
                 done, cost = self.judged()
             except (HarnessError, AgainError):
-                continue  # the work continues even without progress reports
+                continue
             self._progress(
                 Progress(
                     stage=self._stage,

@@ -51,8 +51,8 @@ class Account(msgspec.Struct, frozen=True):
     `lost` has only the first few runs with lost results. `lost_total` counts all of them.
     """
 
-    left: int  # number of pending results
-    lacking: tuple[Lacking, ...]  # runs with pending results, if the request wants them
+    left: int
+    lacking: tuple[Lacking, ...]  # runs with pending results, if the request asks for them
     lost: tuple[Problem, ...]
     lost_total: int
     unsettled: int
@@ -64,7 +64,7 @@ class RunsOfKind(msgspec.Struct, frozen=True):
 
     kind: Kind
     runs: int
-    unfinished: int  # runs that were cut short
+    unfinished: int
     first: tuple[str, ...]
     first_unfinished: tuple[str, ...]
 

@@ -31,7 +31,7 @@ class TaskDone(msgspec.Struct, frozen=True):
 
     cpu_ns: int
     problems: tuple[Problem, ...]
-    limited: bool = False  # whether a check may have reached its budget
+    limited: bool = False
 
 
 def judge_ranges(
@@ -62,5 +62,5 @@ def _scratch(round_: str) -> Iterator[Path]:
     folder.mkdir(mode=0o700, exist_ok=True)
     yield folder
     for left in (folder / "started", folder):
-        with contextlib.suppress(OSError):  # other workers still use the folder
+        with contextlib.suppress(OSError):
             left.rmdir()

@@ -60,12 +60,12 @@ class Asking(NamedTuple):
     budgets: Sequence[Budget]
     wants: Mapping[Kind, Wants]
     label: str | None
-    since: str  # ignore unsettled results from before this time; empty: use all results
+    since: str  # ignore unsettled results from before this time; if empty, use all results
     extent: Extent
     settled: bool = False  # whether ranges with pending results list these instead of answering
     above: int = 0  # the budget level above which pending results are listed
     slots: int = 1  # number of concurrent tasks
-    ranges: Sequence[Range] = (("", None),)  # a task takes the range with its own number
+    ranges: Sequence[Range] = (("", None),)
 
 
 def cut(snapshot: Snapshot, *, slots: int) -> list[Range]:

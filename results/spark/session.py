@@ -49,8 +49,8 @@ _LOCAL: Final = re.compile(r"local(?:\[(?P<cores>\d+|\*)(?:,\s*(?P<attempts>\d+)
 _CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
 _OURS: Final = re.compile(r"harness\.errors\.\w+: (.+)")
 _ATTEMPTS: Final = 3
-SILENCE_S: Final = 45.0  # much longer than the start of an executor, about 10 s
-CHAIN_MAX: Final = 50  # maximum length of an error's chain of causes
+SILENCE_S: Final = 45.0
+CHAIN_MAX: Final = 50
 FRUGAL: Final = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
@@ -128,7 +128,7 @@ def _stop() -> None:
 
     session = SparkSession.getActiveSession()
     if session is not None:
-        with contextlib.suppress(Exception):  # the master may be gone
+        with contextlib.suppress(Exception):
             session.stop()
 
 
@@ -184,7 +184,7 @@ def _quiet_launch() -> Iterator[None]:
         "PYSPARK_SUBMIT_ARGS": (
             f'--driver-java-options "{logging_option()} {FRUGAL}" pyspark-shell'
         ),
-        "SPARK_LAUNCHER_OPTS": FRUGAL,  # for the launcher's own JVM
+        "SPARK_LAUNCHER_OPTS": FRUGAL,
     }
     missing = [name for name in variables if name not in os.environ]
     os.environ.update({name: variables[name] for name in missing})
@@ -233,7 +233,7 @@ class _Found(NamedTuple):
 
     error: str  # why the workers cannot run the harness's code; usually empty
     lacking: tuple[str, ...]  # distributions with plug-ins that some worker lacks
-    slots: int  # number of concurrent tasks
+    slots: int
 
 
 def _ask_workers(
@@ -269,13 +269,13 @@ def _ask_workers(
             if not names:
                 error = "our packages are importable, but their entry points are missing"
             for name in names:
-                with contextlib.suppress(Exception):  # a task that needs the module will fail
+                with contextlib.suppress(Exception):
                     load_plugin("checkers", name)
         except ImportError as missing:
             error = str(missing)
         yield pa.RecordBatch.from_pydict({"error": [error], "lacking": [" ".join(lacking)]})
 
-    # `range` makes one partition per core. Only this way to count cores also works on Connect.
+    # `range` makes one partition per core. This is the only way to count cores on Connect.
     frame: Any = spark.range(1 << 16)
     try:
         with _told_while_waiting():
@@ -320,7 +320,7 @@ def _told_while_waiting() -> Iterator[None]:
 
     def tell() -> None:
         text = f"spark: no executor has answered for {SILENCE_S:g} s, and none may come: is there a"
-        with contextlib.suppress(OSError, ValueError):  # stderr may be closed
+        with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(f"{text} worker with free cores and memory? Still waiting\n")
 
     timer = threading.Timer(SILENCE_S, tell)

@@ -68,7 +68,7 @@ class SparkSoak(SoakExecutor):
 
         first = next(seeds, None)
         if first is None:
-            return  # no seed is left, so do not start Spark
+            return
         seeds = itertools.chain([first], seeds)
         spark = get_spark(url)
         slots = prepare_workers(spark)

@@ -36,7 +36,7 @@ class Lacking(msgspec.Struct, frozen=True, array_like=True):
     runs: int
     results: int
     again: int  # number of these results that are retried with a larger budget
-    cost: int  # estimated CPU ns
+    cost: int
 
     @property
     def first(self) -> Place:
@@ -53,7 +53,7 @@ class Between(NamedTuple):
     def runs(self) -> Range:
         if self.end is None or self.end[1] < 0:
             return self.first[0], self.end and self.end[0]
-        return self.first[0], f"{self.end[0]} "  # the rest of the last run is in another task
+        return self.first[0], f"{self.end[0]} "
 
 
 class Task(NamedTuple):

@@ -108,7 +108,7 @@ class Sums(NamedTuple):
     There are also sums of products: for example, `an` is the sum over runs of `a * n`.
     """
 
-    runs: int  # number of runs with any trial
+    runs: int
     a: int
     n: int
     b: int
@@ -253,7 +253,7 @@ def _rank_sum_exact(doubled: Sequence[int], size: int, observed: int) -> float:
         for count in range(size, 0, -1):
             for value, number in list(ways[count - 1].items()):
                 ways[count][value + rank] += number
-    middle = size * (len(doubled) + 1)  # twice the mean of the rank sum
+    middle = size * (len(doubled) + 1)
     far = abs(observed - middle)
     extreme = sum(number for value, number in ways[size].items() if abs(value - middle) >= far)
     return extreme / math.comb(len(doubled), size)

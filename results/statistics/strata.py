@@ -36,7 +36,7 @@ class Pooled(NamedTuple):
     ratio: float | None
     interval: Interval | None
     strata: int  # number of strata with several runs and with trials both with and without a fault
-    runs: int  # number of runs in these strata
+    runs: int
     agree_p: float | None  # p-value of Cochran's Q; `None` unless two strata have a variance
     why: str | None
 

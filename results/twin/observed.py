@@ -191,7 +191,7 @@ def _times(history: History, every: Sequence[Fault]) -> dict[str, list[int]]:
     for place, fault in enumerate(faults):
         until = faults[place + 1].start if place + 1 < len(faults) else end_ns
         first = bisect.bisect_left(changes, (fault.start, 0))
-        if first < len(changes):  # changes may not end in the order in which they begin
+        if first < len(changes):
             end = min(end for _, end in changes[first:])
             _wait(waits, f"{FAILOVER}/{fault.nemesis}", fault.start, end)
         after = bisect.bisect_right(ends, -1 if fault.end is None else fault.end)

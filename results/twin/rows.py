@@ -62,7 +62,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     of: int = 0
     low: float | None = None
     high: float | None = None
-    quantiles: tuple[int, ...] = ()  # least, median, 90 %, most
+    quantiles: tuple[int, ...] = ()  # minimum, median, 90 % quantile, maximum
     words: tuple[str, ...] = ()
 
     @property
@@ -76,8 +76,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     left: Shown
     right: Shown
-    p: float | None = None  # of the row's own test
-    p_adjusted: float | None = None  # corrected for all tests of the page
+    p: float | None = None
+    p_adjusted: float | None = None  # p, corrected for all tests of the page
     mark: Mark = Mark.NOT_TESTED
     explained_by: str = ""  # the name of the known difference that explains the row
     why: str = ""

@@ -60,7 +60,7 @@ compared; 130 interrupted; 254 usage"""
 def main(arguments: Sequence[str]) -> int:
     """Run the cases on both targets and write the comparison; return the exit code."""
     parsed = _parse(arguments)
-    from results.twin.page import render  # fails before any work if Jinja2 is missing
+    from results.twin.page import render
 
     cases = [read_case(path) for path in parsed.cases]
     others = [parsed.other if parsed.other is not None else original_of(case) for _, case in cases]

@@ -59,7 +59,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     high: float = 1.0
     p: float = 1.0  # Fisher's p-value of the comparison with the base, corrected by Holm
     recorded: bool = False  # whether the base is the case with recorded operations
-    why_not: str = ""  # why the part cannot be left out
+    why_not: str = ""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,13 +100,13 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     run: str
-    digest: str  # digest of the explained history
+    digest: str
     seed: int
     checker: str
     rule: str
     reason: str
     shown_ns: int  # time at which the failure shows: the end of the last operation in the result
-    end_ns: int  # end of the history
+    end_ns: int
     seeds: int
     reseeds: int
     base: Count = Count()

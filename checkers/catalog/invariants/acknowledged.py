@@ -35,7 +35,7 @@ class _Story:
     seen: Pair
     version: int = -1
     changed: Pair | None = None  # the acknowledged change that made `version`
-    unversioned: int = 0  # the number of acknowledged changes without a version in the answer
+    unversioned: int = 0
     deleted: Pair | None = None
     firm: bool = False  # whether an answer proves that the create took effect
     # name -> the highest version that answers showed under this name
@@ -153,8 +153,8 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
         )
         _demand(story, row, _Slack(after, repeated), snapshot, findings)
     unexplained = _unmatched(suspects)
-    # Kudu applies a delete that Hive acknowledged later. So a removed table that such a delete
-    # explains counts as checked, not as exempt.
+    # A delete that Hive acknowledged is not lost: Kudu applies it later. So the removed table
+    # counts as checked, not as exempt.
     late = sum(map(is_late, deletes)) + len(unnamed)
     explained = len(suspects) - len(unexplained)
     for _ in range(min(late, explained)):
@@ -172,7 +172,7 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
         permit = DDL_TWICE if twice else None
         proof = stories[ident].changed or stories[ident].seen
         if twice:
-            del twice[0]  # a delete that was sent twice explains only one additional removed table
+            del twice[0]  # the second sending of a delete explains only one more removed table
             again.remove(next(pair for pair in again if pair.invoke.f == "delete"))
         row = snapshot.tables.get(ident, {"name": _last_name(stories[ident]), "state": "absent"})
         findings.violate(

@@ -150,7 +150,7 @@ def _known_to_rows(
             ident = tablet["tablet_id"]
             row = snapshot.tablets.get(ident)
             if row is None and snapshot.hides_removed and answer.ident not in snapshot.tables:
-                continue  # the removed table's row is hidden
+                continue
             if row is None:
                 what = f"the final rows have no tablet {ident}"
             elif row["table_id"] != answer.ident:
@@ -279,7 +279,7 @@ def _is_being_deleted(answer: _Shown, deletes: Iterable[Pair]) -> bool:
     asked, answered = answer.pair.invoke, answer.pair.completion
     for pair in deletes:
         end = math.inf if pair.completion is None else pair.completion.index
-        if pair.type is OpType.INFO:  # it may take effect at any later time
+        if pair.type is OpType.INFO:  # the delete may take effect at any later time
             end = math.inf
             hits = fields_of(pair.invoke).get("name") == fields_of(asked).get("name")
         else:
@@ -379,7 +379,7 @@ def _applied_too_early(history: History, snapshot: Snapshot, findings: CatalogFi
         is_get = answer.pair.invoke.f == "get"
         version = answer.value.get("applied_schema_version" if is_get else "schema_version")
         if answer.value.get("done") is False or not isinstance(version, int) or version < 1:
-            continue  # no alter made version 0
+            continue
         done = answer.pair.completion
         assert done is not None
         for tablet_ids in ranges.get(answer.ident, {}).values():

@@ -69,7 +69,7 @@ def _one_leader(history: History, findings: CatalogFindings) -> None:
     for fact in history.facts("leader"):
         node, term = fields_of(fact).get("node"), fields_of(fact).get("term")
         if not isinstance(node, str) or not isinstance(term, int):
-            continue  # the target has no terms
+            continue
         findings.look("one-leader")
         first, index = leaders.setdefault(term, (node, fact.index))
         if first != node:

@@ -162,7 +162,7 @@ class _Context:
         self.lost = 0
         self.limits = _Limits.declared(history)
         self._widest = 1  # the largest number of columns of a new table
-        self._adds_most = 0  # the largest number of columns added by one alter
+        self._adds_most = 0
         self._may = Permissions(history)
         for pair in history.pairs:
             self._take(pair)

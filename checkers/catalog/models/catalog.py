@@ -66,7 +66,7 @@ class _Numbered(Generic[T]):
     """Numbers distinct values in the order of their first occurrence."""
 
     def __init__(self, *things: T) -> None:
-        self.things = [*things]  # the index of a value is its number
+        self.things = [*things]
         self._numbers = {thing: number for number, thing in enumerate(things)}
 
     def number(self, thing: T) -> int:

@@ -112,7 +112,7 @@ class _Translation:
                 yield name, Said("take")
                 yield new_name, Said("put")
             case _:
-                pass  # a read, or a rename to the same name, has no effect
+                pass
 
     def _answered(
         self, given: Create | Alter | Rename | Delete | Get | Look, answer: Answer

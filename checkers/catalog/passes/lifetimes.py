@@ -89,7 +89,6 @@ def broken_lifetimes(table: str, shown: Sequence[CatalogOperation]) -> Iterator[
             sights.append(_Sight(2 * about.version - (about.f == "make"), operation))
     sights.sort(key=lambda sight: (-sight.rank, sight.operation.id))
     yield from _deletions(table, sights, deletes)
-    # the operation with a higher rank that returned first
     earliest: CatalogOperation | None = None
     for rank, group in groupby(sights, key=lambda sight: sight.rank):
         level = [sight.operation for sight in group]

@@ -34,7 +34,7 @@ class Accesses:
     version: LongArray  # per micro-operation: the version written or read; NOTHING if unknown
     nil: LongArray
     count: int  # the number of versions
-    value: IntArray  # per version: its value; NIL for the nil version
+    value: IntArray
     ok: npt.NDArray[np.bool_]
 
     @property

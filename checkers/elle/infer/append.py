@@ -196,7 +196,6 @@ class _Groups:
         strays = index.straying[self.row[compare]] | index.straying[self.row[base]]
         compare, base = compare[strays], base[strays]
         wrong[compare] = ~slices_equal(columns.pool, start[compare], start[base], length[base])
-        # The next read after an append must show the appended element in its place.
         after = np.minimum.accumulate(np.where(self.is_read, self.here, len(self.mops))[::-1])[::-1]
         appends = np.flatnonzero(~self.is_read & (after < len(self.mops)))
         reader = after[appends]

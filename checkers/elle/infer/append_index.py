@@ -26,12 +26,11 @@ class AppendIndex:
     element: IntArray
     writer: IntArray
     reads: IntArray  # the micro-operation of each read of an ok transaction
-    # per read: whether it contradicts the longest read, or its key has a read with duplicates
     straying: BoolArray
-    contradicts: BoolArray  # per read: whether it is not a prefix of the longest read
+    contradicts: BoolArray
     # per read: the version that it returned; -1 if its last element is not in the order
     version: LongArray
-    position: LongArray  # per micro-operation that appends: its version; -1 if no read saw it
+    position: LongArray
     stray_row: LongArray  # per element in a stray read: the position of this read in `reads`
     stray_value: IntArray
     stray_writer: IntArray

@@ -140,7 +140,7 @@ class _Search:
         self._require_invisible()
         saved = self._state.copy()
         with suppress(_Unsatisfiable, _Bound):
-            # Pairs that are close in time come first: they settle most distant pairs.
+            # Pairs that are close in time come first, since they settle most distant pairs.
             for key, first, two in sorted(saved.pairs, key=self._distance):
                 if self._end[first] < self._start[two]:
                     self._settle(key, first, two)

@@ -121,8 +121,8 @@ class _Reader:
         self.keys: dict[str, int] = {}
         self.names: list[Any] = []
         self.initial: dict[int, Any] = {}
-        self.mod: int | None = None  # the first op with a `mod` predicate
-        self.unfit: tuple[int, Any] | None = None  # the first op with a value that has no remainder
+        self.mod: int | None = None
+        self.unfit: tuple[int, Any] | None = None
         # key number -> type of the key, except for keys of maps, which a parser turns into text
         self._kinds: dict[int, type] = {}
 

@@ -210,7 +210,7 @@ def _local_anomalies(
     inference.add("internal", internal[earliest].astype(np.int32), texts.internal)
 
     updates = _updates(accesses, mops, group)
-    if every_rule:  # a read of one's own write starts no lost update
+    if every_rule:
         writer = writers.find(columns.key[updates], columns.value[updates])
         updates = updates[(writer < 0) | (columns.txn[writer] != columns.txn[updates])]
     members = collisions(accesses.version[updates], updates)

@@ -111,8 +111,8 @@ def nearest(
     """
     key = accesses.key_of(np.arange(accesses.count)).astype(np.int64)
     forward = time.exit < time.entry
-    # The last step handles versions whose exit lies inside a forward zone. For all other versions,
-    # a forward zone's exit may replace its entry.
+    # Versions whose exit lies inside a forward zone are handled in the last step. For all other
+    # versions, a forward zone's exit may replace its entry.
     entry = np.where(forward, time.exit, time.entry)
     stride = np.int64(max(int(time.entry.max(initial=0)), 1) + 2)
     goals = np.flatnonzero(targets & usable & (time.entry >= 0))

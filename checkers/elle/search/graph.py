@@ -196,7 +196,7 @@ class GraphBuilder:
         self._target: list[IntArray] = []
         self._relation: list[IntArray] = []
         self._loops = np.zeros(0, np.int32)
-        self.touched = False  # whether any dependency was found
+        self.touched = False
 
     def add_loops(self, txns: IntArray) -> None:
         """Set the transactions that read a value before they wrote it themselves."""

@@ -83,7 +83,7 @@ def _walk_key(
     for i, run in enumerate(begin):
         at_run.setdefault(run, []).append(i)
     reached: dict[int, int] = {}
-    buffer: list[tuple[int, int]] = []  # (last run that sees the source, the source's bit set)
+    buffer: list[tuple[int, int]] = []
     for run in range(min(begin), max(begin) + 1):
         buffer = [entry for entry in buffer if entry[0] >= run]
         if run:

@@ -36,9 +36,7 @@ def _garbage(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | None:
     values = {
         s for txn in raw.on[key] for (s,) in raw.reads(txn, key) if (key, s) not in raw.writer
     }
-    return (
-        len(values) > 1 or None
-    )  # If no initial value was declared, the only value without a writer is the initial value.
+    return len(values) > 1 or None
 
 
 def _duplicate(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
@@ -77,7 +75,7 @@ def _internal(raw: Raw, ops: Any, key: Any, *_: Any) -> bool:
             continue
         if raw.lists and base is None:
             wrong = written and thing[-len(written) :] != tuple(written)
-        elif raw.lists:  # nil and an empty list are different values
+        elif raw.lists:
             wrong = thing != (*base[0], *written) or (not thing and nil != base[1])
         else:
             wrong = thing != (tuple(written) or (base or (thing,))[0])

@@ -97,7 +97,6 @@ def precedes(
     `promised` names the promises that hold. `known` is the result of `promises`, if already
     computed.
     """
-    # a value that was never written is the initial value
     if value == NIL or (key, value) not in raw.writer:
         return (key, after) in raw.writer
     over, left, met = known or promises(raw, key)

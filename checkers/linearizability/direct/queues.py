@@ -110,7 +110,7 @@ def decide_bag(moves: Moves) -> Decision | None:
         item.take, item.take_call = lost, max(item.put_call, lost.call)
     for item in items:
         item.begins, item.ends = item.put_end, item.take_call
-        if item.begins >= item.ends:  # an element may enter and leave at the same moment
+        if item.begins >= item.ends:
             item.begins = item.ends = max(item.put_call, item.take_call)
     return _merged(items, moves.empties)
 
@@ -242,7 +242,7 @@ def _covered(items: Iterable[_Item], empties: Iterable[Move]) -> Decision | None
         while until <= empty.end:
             at = bisect.bisect_left(starts, until) - 1
             if at < 0 or longest[at].take_call <= until:
-                break  # the queue may have been empty at `until`
+                break
             chain.append(longest[at])
             until = longest[at].take_call
         else:

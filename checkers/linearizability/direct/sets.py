@@ -53,7 +53,7 @@ class _Ranked(NamedTuple):
 
 def decide_growing(additions: Sequence[Addition], looks: Sequence[Look]) -> Decision | None:
     """Return the verdict on a set that is empty at first; `None` if only a search can decide."""
-    chain: list[Look] = []  # one read for each distinct result
+    chain: list[Look] = []
     for look in sorted(looks, key=lambda look: len(look.shown)):
         if not isinstance(look.shown, frozenset):
             return _illegal([look], look.shown[:1])

@@ -191,7 +191,7 @@ class _History:
         for access in loose:
             blocks.append(_Block())
             blocks[-1].add(0, access)
-        if following:  # these compare-and-sets depend on each other in a cycle
+        if following:
             observers = [self._shown(access) for access in following.values()]
             raise _ContradictionError([min(observers, key=lambda access: access.end)])
         return [block for block in blocks if block.entries]
@@ -219,7 +219,7 @@ class _History:
             if maker is not None:
                 block.add(rank, maker)
             if not self._is_unique(value):
-                break  # the block ends before a value that is not unique
+                break
             for reader in readers.get(value, ()):
                 block.add(rank + 1, reader)
             maker = following.pop(value, None)
@@ -303,7 +303,7 @@ def _place(
     """
     if not failed:
         return tuple([access.id for access in order])
-    held = [initial]  # the value of the register in each gap
+    held = [initial]  # the value of the register in each gap between operations
     for access in order:
         held.append(held[-1] if access.makes is NOTHING else access.makes)
     following = [len(held)] * len(

@@ -132,7 +132,7 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         for operation in sorted(others, key=lambda o: o.call):
             input_ = operation.input
             if self.read_only(input_, operation.said):
-                continue  # the core does not depend on this operation
+                continue
             if isinstance(input_, Write):
                 value = input_.value if input_.value in seen else SOMETHING
                 input_ = Write(value)

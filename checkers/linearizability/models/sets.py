@@ -199,7 +199,7 @@ class Set(Model[int, SetInput, SetOutput]):
                 seen.add(operation.output)
         chain = sorted(seen, key=len)
         if any(not less < more for less, more in itertools.pairwise(chain)):
-            return Set()  # no order explains these reads, and the search reports why
+            return Set()
         return Set(chain)
 
     def projections(

@@ -83,7 +83,7 @@ class AppendBuffer:
         self.batch = new_id()
         self._number = 0
         self.partitions: dict[str, Partition] = {}
-        self.last: str | None = None  # key of the newest run; keys ascend
+        self.last: str | None = None
         self._files = {name: _File(stored_schema(schema)) for name, schema in schemas.items()}
         self._closed: dict[str, Encoded] | None = None
 

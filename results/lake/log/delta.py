@@ -123,7 +123,7 @@ class Log:
 
     def fenced(self, name: str) -> bool:
         """Whether the id of a batch or compaction is fenced, as of the state that was last read."""
-        with troubles(self.uri):  # `transaction_version` reads the log
+        with troubles(self.uri):
             return self._delta.transaction_version(name) is not None
 
     def commit(

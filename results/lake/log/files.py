@@ -134,7 +134,7 @@ def statistics(schema: pa.Schema, metadata: pq.FileMetaData) -> str:
     for name in [*schema.names[:STATISTICS_COLUMNS_MAX], BATCH]:
         index = columns.get(name)
         if index is None:
-            continue  # a nested column
+            continue
         bounds = [
             metadata.row_group(group).column(index).statistics
             for group in range(metadata.num_row_groups)

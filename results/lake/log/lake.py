@@ -172,7 +172,8 @@ class Lake:
             )
 
     def _refuse_foreign(self) -> None:
-        # Another process may be creating the lake: the folder is empty first, then has a table.
+        # Another process may be creating the lake: the folder is empty at first, and then has a
+        # table.
         entries = self.place.entries()
         begun = {*self.place.empty_folders(), *self.place.tables()} & self.schemas.keys()
         entries = [name for name in entries if name not in begun]

@@ -18,7 +18,7 @@ KEYED_GROUP_ROWS: Final = GROUP_ROWS // 4
 class Encoded(NamedTuple):
     """An encoded file of one table, partition and batch, in memory."""
 
-    content: Any  # a pyarrow.Buffer
+    content: Any
     rows: int
     statistics: str
 

@@ -69,7 +69,7 @@ def accept(
 
 
 def _heads(rows: pa.Table, partitions: AbstractSet[Partition]) -> Iterator[tuple[Any, ...]]:
-    if len(partitions) == 1:  # the usual case, which needs no grouping by all columns
+    if len(partitions) == 1:  # the usual case: no grouping by all columns is needed
         (partition,) = partitions
         if all(
             rows[name].unique().to_pylist() in ([], [value])
@@ -82,7 +82,7 @@ def _heads(rows: pa.Table, partitions: AbstractSet[Partition]) -> Iterator[tuple
 
 
 def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    if rows.schema.equals(schema) and all(field.nullable for field in schema):  # the usual case
+    if rows.schema.equals(schema) and all(field.nullable for field in schema):
         return rows
     missing = sorted({*schema.names} - {*rows.column_names})
     if missing or len(rows.column_names) > len(schema.names):

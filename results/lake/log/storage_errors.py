@@ -105,7 +105,7 @@ def said_of(error: Exception, uri: str) -> Exception:
             f"the log of {uri} is damaged ({clipped(text, 160)}); restore its folder"
         )
     if isinstance(error, (TypeError, AttributeError, LookupError, AssertionError)):
-        return error  # a bug in our code, which a retry does not fix
+        return error
     if isinstance(error, ValueError):  # Arrow's error for a file that is not Parquet
         return InfrastructureError(
             f"a file of {uri} cannot be read ({clipped(text, 160)}); see `harness lake check`"
@@ -126,7 +126,7 @@ def _code_of(error: Exception, text: str) -> int | None:
 def _one_line(error: Exception) -> str:
     """Return an error's text without secrets, colours, arrows and line breaks."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).replace("\u21b3", " ")
-    plain = re.sub(r"\s0: <unknown>.*", "", plain, flags=re.DOTALL)  # a stack trace of Rust
+    plain = re.sub(r"\s0: <unknown>.*", "", plain, flags=re.DOTALL)
     return without_secrets(" ".join(plain.split())) or type(error).__name__
 
 

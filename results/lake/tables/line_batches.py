@@ -66,7 +66,7 @@ class Batch:
             (process[1:] == process[:-1]) & (run[1:] == run[:-1]),
         )
         place = np.argsort(order[begin])
-        self.invoked = order[begin][place]  # line of each operation's invocation
+        self.invoked = order[begin][place]
         self.done = done[place]
         self.completed = np.where(self.done, order[ends][place], 0) if len(order) else self.invoked
         self.kind = np.where(self.done, kinds[self.completed], TYPES.index("info"))

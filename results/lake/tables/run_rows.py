@@ -57,7 +57,7 @@ def run_row(source: Source, counts: Counted) -> Row:
     """Make the row of a run in the table `runs`."""
     about, case, record = source.about, source.about.case, source.about.record
     environment = None if record is None else record.environment
-    kept = record if about.state == FINISHED else None  # the record of a FOREIGN run does not count
+    kept = record if about.state == FINISHED else None
     failure = None if kept is None else kept.failure
     return (
         about.name,

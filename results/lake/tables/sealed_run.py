@@ -75,7 +75,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """A run with the columns of its history, sorted by index, and the results of its checkers."""
 
     about: About
-    table: Any  # a pyarrow.Table of the sealed columns
+    table: Any
     digest: str
     results: tuple[CheckResult, ...] = ()
     folder: str | None = None  # the run's folder in the lake
@@ -131,7 +131,6 @@ def read_about(folder: Path, name: str | None = None) -> About:
     state, trouble = FINISHED, ""
     try:
         record = msgspec.json.decode((folder / "run.json").read_bytes(), type=RunRecord)
-        # check the day, by which a lake is partitioned
         _ = day_of(record.started)
     except FileNotFoundError:
         state, trouble = TORN, TROUBLES[TORN][1]

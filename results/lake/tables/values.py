@@ -75,7 +75,7 @@ class Shredder:
         for number in at:
             rests[number] = None
         columns_of = zip(*map(msgspec.structs.astuple, structs), strict=True)
-        columns = {  # only the fields that some value has
+        columns = {
             name: column
             for name, column in zip(
                 (*self.fields, *self._untyped), columns_of, strict=bool(structs)
@@ -102,7 +102,7 @@ class Shredder:
     def _rests(self, columns: Mapping[str, Sequence[Any]]) -> dict[int, bytes]:
         """Map the position of each struct that has untyped fields to its rest (JSON)."""
         rests: dict[int, list[bytes]] = {}
-        for name in self._untyped:  # sorted, so that the fields of the remainder are sorted
+        for name in self._untyped:
             for place, raw in enumerate(columns.get(name, ())):
                 if raw is not None:
                     rests.setdefault(place, []).append(b'"%s":%s' % (name.encode(), bytes(raw)))

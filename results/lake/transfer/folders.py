@@ -33,7 +33,7 @@ FILES_MAX: Final = 10_000
 BYTES_MAX: Final = 256 << 20
 _TORN: Final = (
     zipfile.BadZipFile, zlib.error, EOFError, RuntimeError,
-    FileExistsError, NotADirectoryError,  # raised if a file has the name of a needed folder
+    FileExistsError, NotADirectoryError,
 )  # fmt: skip
 _IN_TABLES: Final = frozenset({"history.parquet", "history", "ops.log"})
 
@@ -78,7 +78,7 @@ def writer_to(lake: Lake) -> Callable[[str, Mapping[str, bytes]], None]:
             above = name.rpartition("/")[0]
             if place.local and above != made:
                 place.files.create_dir(above, recursive=True)
-            made = ""  # the folder may be gone, so create it again
+            made = ""
             with place.files.open_output_stream(name) as sink:
                 sink.write(content)
             made = above

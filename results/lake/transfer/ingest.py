@@ -76,7 +76,7 @@ class _Group:
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
-        self.lines = self.bytes = 0  # sums over `sources`
+        self.lines = self.bytes = 0
         self.gathered = AppendBuffer(schemas())
         self.gathered_bytes = 0
 
@@ -264,7 +264,7 @@ class _Work:
             return
         for tables in self._tables(sources):
             first = min(tables["runs"]["run"].to_pylist())
-            if first < (group.gathered.last or ""):  # possible only if an id contains `@`
+            if first < (group.gathered.last or ""):
                 self._write(group)
             group.gathered.add(tables)
         group.gathered_bytes = group.gathered.held_bytes

@@ -44,7 +44,7 @@ from results.lake.upkeep.compaction import SMALL_BYTES, compact
 RUNS_MAX: Final = 256
 WAIT_S: Final = 60.0
 SMALL_FILES_MAX: Final = 64
-COLUMNS: Final = [KEY, "id", "digest", "verdict"]  # of `runs`
+COLUMNS: Final = [KEY, "id", "digest", "verdict"]
 RESULT_COLUMNS: Final = [
     *(*COLUMNS, "seed", "versions", "failure_reason", "failure_checker", "signature", "ops"),
     *("ok", "elections", "simulated_s", "wall_s"),
@@ -81,10 +81,10 @@ class SoakedRuns:
         self._name = name
         self._prefix = prefix
         self._waiting: list[Path] = []
-        self._first_s = 0.0  # when the first waiting folder was added
+        self._first_s = 0.0
         self._failed = False
-        self._there: dict[tuple[str, str], str] = {}  # run and digest -> verdict
-        self._keys: dict[str, str] = {}  # keys of runs whose folders the lake keeps
+        self._there: dict[tuple[str, str], str] = {}
+        self._keys: dict[str, str] = {}
         self.look()
 
     def look(self) -> None:
@@ -93,7 +93,7 @@ class SoakedRuns:
         for key, run, digest, verdict in zip(
             *(rows[name].to_pylist() for name in COLUMNS), strict=True
         ):
-            if verdict is not None:  # `None`: the run was unfinished when it was ingested
+            if verdict is not None:  # `None` means that the run was unfinished when it was ingested
                 self._note(key, run, digest, Verdict(verdict))
 
     def _rows(self, table: str, columns: list[str]) -> pa.Table:

@@ -50,7 +50,7 @@ CACHED: Final = "lakes"
 """The subfolder of the user's cache for lakes of read-only stores."""
 SMALL_FILES_MAX: Final = 16
 """The maximum number of small files of `runs` in a partition. Above it, an update merges them."""
-PATIENCE_S: Final = 20.0  # enough on a local disk with few other writers
+PATIENCE_S: Final = 20.0
 
 
 class StoreLake(NamedTuple):
@@ -136,7 +136,7 @@ def _folder_for(store: Path) -> Path:
     try:
         require_writable(folder, repair)
         Place(str(folder))  # raises for a path that Delta and Arrow interpret differently
-    except UsageError:  # includes missing permissions
+    except UsageError:
         key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         try:
             folder = cache_folder() / CACHED / key
@@ -194,7 +194,7 @@ class _Update:
     def run(self) -> None:
         """Replace changed runs, append new ones, remove runs without a folder."""
         before = self._memo.runs
-        if self._memo.removing:  # a killed process left a removal unfinished
+        if self._memo.removing:
             self._remove()
         stored = self._lake.known()
         changed, new = self._compare(stored)
@@ -263,7 +263,7 @@ class _Update:
             file.partition for file in self._lake.files(MAIN) if file.size_bytes < SMALL_BYTES
         )
         crowded = [partition for partition, n in small.items() if n > SMALL_FILES_MAX]
-        with contextlib.suppress(HarnessError):  # a later update retries
+        with contextlib.suppress(HarnessError):
             if crowded:
                 compact(self._lake, partitions=crowded)
             if crowded or removed:

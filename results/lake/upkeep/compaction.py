@@ -28,7 +28,7 @@ SMALL_BYTES: Final = 32 * MIB
 """Files below this size are merged."""
 TARGET_BYTES: Final = 96 * MIB
 """The maximum size of the input of one merge. Its output stays below 128 MB."""
-PART_BYTES: Final = 64 * MIB  # memory for the rows of one part of a merge
+PART_BYTES: Final = 64 * MIB  # the maximum memory for the rows of one part of a merge
 
 
 class Compacted(NamedTuple):
@@ -204,7 +204,7 @@ def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
         opened = [rows for rows in opened if not rows.ended]
         if taken:
             merged = pa.concat_tables([rows for part in taken for rows in part])
-            yield merged.sort_by(KEY) if len(taken) > 1 else merged  # the sort is stable
+            yield merged.sort_by(KEY) if len(taken) > 1 else merged
 
 
 class _Rows:

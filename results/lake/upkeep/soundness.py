@@ -55,7 +55,7 @@ def _check(lake: Lake) -> list[Finding]:
     snapshot = lake.snapshot()
     findings: list[Finding] = []
     batches: dict[Run, str] = {}
-    for table in reversed(lake.tables):  # `runs` first
+    for table in reversed(lake.tables):
         files, more = _files(lake, snapshot, table)
         findings += more
         findings += _runs(lake, files, batches)
@@ -147,7 +147,7 @@ class _Read(NamedTuple):
 
     rows: int
     runs: list[tuple[str, str]]
-    in_order: bool  # whether the rows are ordered by run
+    in_order: bool
 
 
 def _read(lake: Lake, file: FileRef) -> _Read:

@@ -39,9 +39,9 @@ def vacuum(lake: Lake, *, grace_hours: int = GRACE_HOURS, dry_run: bool = False)
 class _Stale(NamedTuple):
     """Files of a table that may be deleted as soon as dead batches and merges are fenced."""
 
-    removable: tuple[str, ...]  # in the log, with rows of an invisible batch
-    obsolete: frozenset[str]  # removed from the log long enough ago
-    untracked: tuple[str, ...]  # not in the log, and old enough
+    removable: tuple[str, ...]  # files that are in the log, and have rows of an invisible batch
+    obsolete: frozenset[str]  # files that were removed from the log long enough ago
+    untracked: tuple[str, ...]  # files that are not in the log, and are old enough
 
 
 class _Vacuum:

@@ -51,7 +51,7 @@ def _wall_at_begin(history: History) -> int | None:
 
 def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dict[str, Any]:
     """Make all data of a run's page."""
-    if stored.foreign:  # the stored verdicts belong to another history
+    if stored.foreign:
         results = Results()
     history = stored.history
     focus = focus_of(results)

@@ -161,7 +161,7 @@ def _align(
     offsets: dict[str, list[int]] = {"wall": [], "seconds": []}
     for log in logs:
         if log.clock == "stamp":
-            continue  # it is unknown how foreign programs log elections
+            continue
         for time, line in zip(log.times, log.lines, strict=True):
             match = _LEADER.search(line) if time is not None and "leader" in line else None
             fact = announced.get((log.node, int(match[1]))) if match is not None else None
