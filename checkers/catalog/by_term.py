@@ -40,9 +40,10 @@ def intervals_by_term(
 ) -> list[CatalogOperation] | None:
     """Return the operations with intervals that respect the order of terms, sorted by their calls.
 
-    `facts` has the terms of answers. `seen` has the ids of operations that took effect in this term
-    or earlier. The id of each operation is its position in `operations`. The result is `None` if an
-    interval is empty: then no order by terms respects real time.
+    `facts` has the terms of answers. `seen` has the ids of operations that may have taken effect in
+    an earlier term than their answer's term. The id of each operation is its position in
+    `operations`. The result is `None` if an interval is empty: then no order by terms respects real
+    time.
     """
     terms = [facts.get(operation.id, Fact(None, None)).term for operation in operations]
     returned = sorted(

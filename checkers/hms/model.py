@@ -209,7 +209,9 @@ class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]
     def step(
         self, state: tuple[int, State], input_: MetastoreInput, output: MetastoreOutput | Unknown, /
     ) -> tuple[bool, tuple[int, State]]:
-        """Take the step of `Metastore`; a change with a place must have the next place."""
+        """Take the step of `Metastore`. A change with a place is legal only if its place comes
+        next.
+        """
         last, tables = state
         if not input_.place:
             legal, after = self._strict.step(tables, input_, output)

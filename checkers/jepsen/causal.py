@@ -56,7 +56,7 @@ class _Seen(NamedTuple):
 
 
 class Causal(StepsModel, version="1"):
-    """The history model of registers, each of which has a client that reads and writes it."""
+    """The history model of registers. A single client reads and writes each register."""
 
     name = "causal"
     doc = "each register is used by one client, which always sees its own last write"

@@ -279,8 +279,9 @@ class Search:
     def _ordered(self, place: _Place) -> Iterator[_Choice]:
         """Yield the possible choices, likely choices first.
 
-        At the start of a term, a rollback is likely. At other times, the next operation by the
-        hints is likely to be legal, or to need a change whose answer was lost.
+        At the start of a term, a rollback is likely. Otherwise, the hints name the operation that
+        is likely to come next. If this operation is illegal, a change whose answer was lost
+        probably comes before it.
         """
         done, state = place.done, place.state
         changes = sorted(self._enabled(self._changes, done), key=lambda at: (self._hint(at), at))

@@ -180,9 +180,9 @@ def _asked(runs: Sequence[Observed]) -> bool:
 
 
 def _time_p(sides: Sequence[list[int]], late: Sequence[bool]) -> float | None:
-    """Return the larger of two p-values, with polled leaders seen at once or one poll later.
+    """Return the largest p-value, whether polled leaders were seen at once or one poll late.
 
-    Return 1 if it depends on this delay which side is slower.
+    Return 1 if this delay decides which side is slower.
     """
     if not all(sides):
         return None

@@ -180,8 +180,8 @@ def _keep_their_voters(
 ) -> None:
     """Check that each located tablet has as many voters as its table asks for.
 
-    Kudu evicts a replica only after its replacement has become a voter (scheme 3-4-3). It may evict
-    earlier a replica whose disk failed, so runs with disk faults are not judged.
+    Kudu evicts a replica only after its replacement has become a voter (scheme 3-4-3). A replica
+    whose disk failed may be evicted earlier, so runs with disk faults are not judged.
     """
     if not snapshot.keeps_voters:
         return

@@ -111,7 +111,7 @@ def _illegal(operations: Iterable[Addition | Look], elements: Iterable[Hashable]
 
 
 def _apart(one: Look, other: Look) -> Decision:
-    """Return the contradiction between two reads, each of which lacks an element of the other."""
+    """Return the contradiction between two reads that each lack an element of the other."""
     first, second = frozenset(one.shown), frozenset(other.shown)
     return _illegal([one, other], [_first(first - second), _first(second - first)])
 

@@ -197,7 +197,7 @@ class _History:
         return [block for block in blocks if block.entries]
 
     def _is_start(self, access: Access) -> bool:
-        """Whether `access` begins a block: it makes a unique value without needing one."""
+        """Whether `access` begins a block: it makes a unique value, and needs no unique value."""
         if access.makes is NOTHING or not self._is_unique(access.makes):
             return False
         return access.needs is NOTHING or not self._is_unique(access.needs)

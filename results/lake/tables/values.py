@@ -65,7 +65,9 @@ class Shredder:
         self._decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(structs).decode
 
     def shred(self, texts: pa.Array) -> list[pa.Array]:
-        """Convert JSON texts (null: no value) to the columns `names`, of which the rest is last."""
+        """Convert JSON texts to the columns `names`, of which the rest is last; null means no
+        value.
+        """
         coded = texts.dictionary_encode()
         distinct = coded.dictionary.cast(pa.binary()).to_pylist()
         at = [number for number, text in enumerate(distinct) if text[:1] == b"{"]

@@ -130,7 +130,7 @@ class Head:
         return text if len(text) <= HEADLINE_CHARS_MAX else f"{cut} ..."
 
     def _finding(self, worst: CheckResult) -> str:
-        """Return the first sentence of a finding that does more than give context, shortened."""
+        """Return the first sentence of a finding that says more than the context, shortened."""
         lines = [*worst.explanation, worst.reason]
         first = lines[0]
         if not _OTHER_LED.search(first):
