@@ -26,7 +26,7 @@ DIRECT_STEPS = 16
 On the native core, these steps take less time than the direct method, and mostly find an order.
 """
 EXPLAINED_BY_TRIALS_MAX = 2_000
-"""In a refuted part with more operations, a direct method is the first to look for the core."""
+"""In a refuted part with more operations than this, the core is first sought by a direct method."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

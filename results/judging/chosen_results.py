@@ -51,9 +51,9 @@ WITHOUT_ROWS: Final = """
     ANTI JOIN {source} USING (run, batch, result_id)
     WHERE place <> ?
 """
-"""SQL that counts the chosen results without a row in `source`, among runs with operations.
+"""SQL that counts the chosen verdicts without a row in `source`, among runs with operations.
 
-The parameter is the `place` of facts, which are left out.
+Facts are no verdicts: the parameter is their `place`, which is left out.
 """
 
 _COUNTING: Final = f"""

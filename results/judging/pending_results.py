@@ -369,7 +369,7 @@ class PendingResults:
     # Results that count --------------------------------------------------------------------------
 
     def choose(self) -> None:
-        """Create the tables `chosen` and `missing`. Results of the largest budget are preferred."""
+        """Create the tables `chosen` and `missing`. A result of the largest budget is preferred."""
         self.rows(f"CREATE OR REPLACE TABLE chosen AS {OF_WANTS}")
         self.rows(f"CREATE OR REPLACE TABLE missing AS {MISSING}")
 

@@ -308,9 +308,8 @@ def _schedule(ordered: Sequence[_Item]) -> None:
 def _merged(items: Sequence[_Item], empties: Sequence[Move]) -> Decision | None:
     """Order all operations by the moments chosen for `items`.
 
-    Returns `None` if a dequeue found nothing although, by these moments, the queue always has an
-    element. At the same moment, elements that leave come first, then dequeues that find nothing,
-    then elements that enter.
+    Returns `None` if this order contradicts a dequeue that found nothing. At the same moment,
+    elements that leave come first, then dequeues that find nothing, then elements that enter.
     """
     events: list[tuple[float, int, int, int, int]] = []
     for number, item in enumerate(items):

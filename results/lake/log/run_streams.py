@@ -114,7 +114,7 @@ def batches_of(
         groups = _groups(parquet, KEY, first, last)
         if key_range is not None:
             groups = sorted({*groups} & {*_groups(parquet, KEY_RANGE, key_range, key_range)})
-        for group in groups:  # one at a time, since the reader keeps requested groups in memory
+        for group in groups:  # one group at a time, as the reader keeps requested groups in memory
             for batch in parquet.iter_batches(ROWS_AT_ONCE, row_groups=[group]):
                 rows = pa.Table.from_batches([conforming(batch, schema)])
                 if key_range is not None:
