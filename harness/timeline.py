@@ -4,13 +4,13 @@ The timeline is a pure function of a history and is computed only here: pages, t
 facts and the sentence about the moment of a violation (`harness.verdict.explain`) use it. It
 contains only what the history proves, by these rules:
 
-* a fault lasts from its op `inject` to its op `heal`, which closes the oldest open fault of its id.
-  Without a `heal` the fault lasts to the end. A fault without targets hit no node and is never
-  open;
-* a node leads from its op `leader` until the next `leader` op, or its own `node-exit`. Answers that
+* A fault lasts from its op `inject` to its op `heal`, which closes the oldest open fault of its id.
+  Without a `heal` the fault lasts to the end. A fault without targets affected no node and is never
+  open.
+* A node leads from its op `leader` until the next `leader` op, or its own `node-exit`. Answers that
   it gives after the next leader appeared are counted separately, since the old leader may not know
-  of the new one;
-* a node is down from its op `node-exit`, and paused from the `inject` of a pause. Both states end
+  of the new one.
+* A node is down from its op `node-exit`, and paused from the `inject` of a pause. Both states end
   at the first proof that the node runs again. A proof is the `heal` of a fault that stopped (or
   paused) this node, a later RPC to it with the answer `ok`, an op `live` with the node in its
   `core` (nodes that the run has healed and started), or the phase `converge`, before which the run
@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 FACTS_MAX: Final = 10_000
-"""The maximum number of phases, and also of faults, leaders and node states, that are read."""
+"""How many phases are read at most. The same limit holds for faults, leaders and node states."""
 NODES_MAX: Final = 1_000
 CUT: Final = "cut"
 KILL: Final = "kill"
@@ -75,19 +75,20 @@ CPU: Final = "cpu"
 DISK: Final = "disk"
 OPERATION: Final = "operation"
 EXCUSED_AFTER_NS: Final = 10_000_000_000
-"""The time after the end of a disk or clock fault within which the exit of its node is still blamed
-on the fault."""
+"""If a node exits within this time after the end of a disk or clock fault, the fault is still to
+blame."""
 DOWN: Final = "down"
 PAUSED: Final = "paused"
 _STATES: Final = {KILL: DOWN, POWER_CUT: DOWN, RESTART: DOWN, PAUSE: PAUSED}
-"""Maps a kind of fault to the state of the nodes that the fault hits."""
+"""Maps a kind of fault to the state of its target nodes."""
 _NAMES: Final = (
     (PAUSE, ("pause",)),
     (POWER_CUT, ("power",)),
     (KILL, ("kill", "crash", "stop", "restart", "wipe")),
     (CUT, ("partition", "isolate", "cut")),
 )
-"""Words in nemesis names, by kind of fault; used for histories that do not record the kind."""
+"""Words in nemesis names, by kind of fault. They are used for histories that do not record the
+kind."""
 
 
 ALL_CLIENTS: Final = "client"
@@ -115,17 +116,18 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The nodes that the fault hit; empty if the fault hit no node."""
+        """The nodes that the fault affected; empty if it affected none."""
         return _names(self.begin, "targets")
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """The client link ends that the fault hit (`harness.nodes.caller`); "client" means all.
+        """The link ends of clients that the fault affected; "client" means all of them.
 
-        If the fault hit a client, a missing answer does not prove that the node failed.
+        If the fault affected a client, a missing answer does not prove that the node failed. See
+        `harness.nodes.caller`.
         """
         clients = _get(self.begin.value, "clients")
-        if clients is True:  # version 0.1 recorded only whether clients were hit
+        if clients is True:  # version 0.1 recorded only whether clients were affected
             return (ALL_CLIENTS,)
         return tuple(map(str, clients)) if isinstance(clients, (list, tuple)) else ()
 
@@ -150,21 +152,22 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def after_event_ms(self) -> float | None:
-        """The delay between the event that triggered the fault and the injection; `None` if the
-        fault waited for no event.
+        """The delay from the event that triggered the fault to the injection.
+
+        `None` if the fault waited for no event.
         """
         after = _get(self.begin.value, "after_event_ms")
         return float(after) if isinstance(after, int | float) else None
 
     @property
     def bite(self) -> Mapping[str, Any] | None:
-        """The effect measured by the heal: `count` (`None` if not measurable) and `unit`."""
+        """The effect that the heal measured: `count` (`None` if not measurable) and `unit`."""
         bite = None if self.heal is None else _get(self.heal.value, "bite")
         return bite if isinstance(bite, Mapping) else None
 
     @property
     def bitten(self) -> bool | None:
-        """Whether the fault had an effect; `None` if no effect was measured, or if `undone`."""
+        """Whether the fault had an effect; `None` if it was not measured, or if `undone`."""
         if self.undone:
             return None
         count = None if self.bite is None else self.bite.get("count")
@@ -181,13 +184,13 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Reign(msgspec.Struct, frozen=True, kw_only=True):
-    """A time in which one node led; it ended at `end`, for the reason `until`. Term 0 means a
-    target without terms.
+    """A time in which one node led. It ended at `end`, for the reason `until`.
 
-    `answered` is the time of the node's last answer to a client after `end`, if the answer named
-    this term (`in_term`) or none. `asked`: no node announces leaders, so the harness asked for the
-    leader at certain moments, and changes in between are unknown. `contested`: another node had
-    already led in this term or in a later term.
+    Term 0 means a target without terms. `answered` is the time of the node's last answer to a
+    client after `end`, if the answer named this term (`in_term`) or none. `asked` means that no
+    node reports that it leads, so the harness asked for the leader at certain moments, and changes
+    in between are unknown. `contested` means that another node had already led in this term or in a
+    later one.
     """
 
     node: str
@@ -202,7 +205,7 @@ class Reign(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
-    """A time in which a node was `down` or `paused`; `why` says what proves `start` and `end`."""
+    """A time in which a node was `down` or `paused`. `why` says what proves `start` and `end`."""
 
     node: str
     kind: str
@@ -219,9 +222,7 @@ def phases_of(history: History) -> list[tuple[int, str]]:
 
 
 def faults_of(ops: Iterable[Op], *, most: int | None = FACTS_MAX) -> list[Fault]:
-    """Return the first `most` faults in `ops`, in the order of their injection; ignore later
-    faults.
-    """
+    """Return the first `most` faults in `ops`, in the order of their injection."""
     begun: list[Op] = []
     healed: dict[int, Op] = {}
     still_open: dict[str, deque[int]] = {}
@@ -239,8 +240,9 @@ def faults_of(ops: Iterable[Op], *, most: int | None = FACTS_MAX) -> list[Fault]
 
 
 def power_cuts(history: History) -> list[Op]:
-    """Return the ops that injected power cuts, including power cuts of stopped nodes, which lose
-    unsynced data, too.
+    """Return the ops that injected power cuts.
+
+    These include power cuts of stopped nodes, which lose unsynced data, too.
     """
     return [
         fault.begin
@@ -346,8 +348,9 @@ class _Answers:
 
 
 def nodes_of(history: History, faults: Sequence[Fault], logs: Iterable[str]) -> list[str]:
-    """Return the names of all nodes that `history`, `faults` or `logs` mention. The history of a
-    run that reached its op `live` mentions all nodes.
+    """Return the names of all nodes that `history`, `faults` or `logs` mention.
+
+    The history of a run that reached its op `live` mentions all nodes.
     """
     names = set(logs)
     for fact in ("leader", "node-exit"):
@@ -363,7 +366,7 @@ def nodes_of(history: History, faults: Sequence[Fault], logs: Iterable[str]) -> 
 
 
 def how_ended(exited: Op) -> str:
-    """The cause of a node's exit in words, if its op `node-exit` records the cause."""
+    """Return the cause of a node's exit in words, if its op `node-exit` records it."""
     if _field(exited.value, "expected") == "True":
         return "as asked"
     others = {"host": "by its host", "unknown": "by an unknown cause"}
@@ -371,7 +374,7 @@ def how_ended(exited: Op) -> str:
 
 
 def states_of(history: History, faults: Sequence[Fault]) -> list[NodeState]:
-    """The times when nodes were down or paused, if the history proves them."""
+    """Return the times when nodes were down or paused, as far as the history proves them."""
     begins: list[tuple[int, str, str, str]] = []
     for op in islice(history.facts("node-exit"), FACTS_MAX):
         how = f"ended {how_ended(op)}, code {_field(op.value, 'code')}"
@@ -423,8 +426,9 @@ class _Life:
         self._proofs.setdefault((node, kind), []).append((time_ns, proof))
 
     def after(self, node: str, kind: str, time_ns: int) -> tuple[int | None, str]:
-        """Return the time and the text of the first proof after `time_ns` that `node` is no longer
-        `kind` (down or paused).
+        """Return the first proof after `time_ns` that `node` is no longer down or paused (`kind`).
+
+        The proof is its time and a text.
         """
         proofs = [proof for proof in self._proofs.get((node, kind), ()) if proof[0] > time_ns][:1]
         proofs += [proof for proof in self._all if proof[0] > time_ns][:1]
@@ -436,7 +440,7 @@ class _Life:
 
 
 def core_of(op: Op) -> tuple[str, ...]:
-    """The nodes of the healed quorum core that an op `live` names; empty if it names no core."""
+    """Return the nodes of the healed quorum that an op `live` names; empty if it names none."""
     return _names(op, "core")
 
 

@@ -31,7 +31,7 @@ _FAILURES: Final = (OSError, TimeoutError, EOFError, ValueError)
 
 
 class DeclinedError(Exception):
-    """The system refused the request and did nothing; `value` goes into the completion."""
+    """The system refused the request and did nothing. `value` goes into the completion."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
@@ -53,10 +53,10 @@ class Web:
     async def ask(
         self, method: str, path: str, body: object = None, *, changes: bool = False
     ) -> Any:
-        """Send a request and return the decoded JSON of the answer, which must have status 2xx.
-        `changes` says whether the request may have an effect.
+        """Send a request; returns the decoded JSON of the answer, which must have status 2xx.
 
-        Raises `OSError`, `EOFError` or `ValueError`, which the operation must not catch.
+        `changes` says whether the request may have an effect. Raises `OSError`, `EOFError` or
+        `ValueError`, which the operation must not catch.
         """
         start = self._env.clock.monotonic_ns()
         outcome = "not answered"
@@ -112,8 +112,9 @@ class Web:
 
 
 class WebClient:
-    """One client process (`harness.plugins.Client`). Process p begins with node number p modulo the
-    number of nodes.
+    """One client process (`harness.plugins.Client`).
+
+    Process p begins with node number p modulo the number of nodes.
     """
 
     def __init__(
@@ -126,11 +127,11 @@ class WebClient:
         hello: str | None = None,
         pinned: bool = False,
     ) -> None:
-        """Create a client without a connection. `hello` is a path: a new connection is used only
-        after the node has answered a GET of this path.
+        """Make a client without a connection.
 
-        The path is needed because Docker's port proxy accepts connections even for a dead
-        container. `pinned`: the client stays with its first node, like a naive client.
+        `hello` is a path: a new connection is used only after the node has answered a GET of this
+        path. This is needed because Docker's port proxy accepts connections even for a dead
+        container. `pinned` means that the client stays with its first node, like a naive client.
         """
         self._env, self._nodes, self._operate = env, nodes, operate
         self._hello, self._pinned, self._number = hello, pinned, process
@@ -174,8 +175,9 @@ async def ask_each(
     *,
     within_s: float = 1.0,
 ) -> dict[str, Any]:
-    """Send the same request to each node; return a map from node names to answers. Nodes that fail
-    or do not answer within `within_s` are left out.
+    """Send the same request to each node; returns the answers by node name.
+
+    Nodes that fail or do not answer within `within_s` are left out.
     """
     answers: dict[str, Any] = {}
 

@@ -1,8 +1,8 @@
 """A pool of isolated worker processes, each of which does one job at a time.
 
 A worker is `python -m MODULE PARENT ARGUMENT...`; its module calls `serve`. A worker reads each job
-as a line of JSON, and answers with one or more lines. It has one job at a time, so the pool knows
-which job the worker died of. A fresh worker retries that job, because something else may have
+as a line of JSON, and answers with one or more lines. It has one job at a time, so if it dies, the
+pool knows which job it was doing. A fresh worker retries that job, because something else may have
 killed the first worker. A job that has killed too many workers is lost (`Lost`, with the reason). A
 worker that is silent for too long counts as hung and is killed. Each answer except a job's last one
 reports progress, and restarts the time limit.
@@ -44,7 +44,7 @@ PR_SET_PDEATHSIG: Final = 1  # <sys/prctl.h>
 
 
 class Busy(NamedTuple):
-    """A progress report: the job is running, and its worker uses this much memory now."""
+    """A progress report: the job is running, and its worker now uses this much memory."""
 
     memory_bytes: int
 
@@ -63,7 +63,7 @@ class Crew:
     """
 
     def __init__(self) -> None:
-        """Create a crew without workers; a pool adds workers when it has jobs."""
+        """Make a crew without workers. A pool adds workers when it has jobs."""
         self.idle: list[_Worker] = []
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class Crew:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerPool(Generic[Job, Answer]):
-    """A pool of worker processes with limits for one kind of job; `run` does the jobs.
+    """A pool of worker processes with limits for one kind of job.
 
     A worker may be silent for `timeout_s` during a job. A job is lost if `deaths_max` workers died
     of it, or if one worker hung (unless `retry_hung`). A worker is replaced after `jobs_max` jobs,
@@ -92,11 +92,11 @@ class WorkerPool(Generic[Job, Answer]):
     def run(
         self, jobs: Iterable[Job], slots: int, crew: Crew | None = None
     ) -> Generator[tuple[Job, Answer | Busy | Lost], None, None]:
-        """Do `jobs` on at most `slots` workers, and yield each answer with its job. Closing the
-        generator kills all workers, except idle ones of a `crew`.
+        """Do `jobs` on at most `slots` workers, and yield each answer with its job.
 
-        The next of the `jobs` is taken when a worker is free. A job ends with its last answer or
-        with `Lost`. Raises `InfrastructureError` if no worker can be started.
+        Closing the generator kills all workers, except idle ones of a `crew`. The next of the
+        `jobs` is taken when a worker is free. A job ends with its last answer or with `Lost`.
+        Raises `InfrastructureError` if no worker can be started.
         """
         waiting = iter(jobs)
         idle = Crew().idle if crew is None else crew.idle
@@ -131,8 +131,9 @@ class WorkerPool(Generic[Job, Answer]):
         task.worker.give(msgspec.json.encode(task.job))
 
     def _answers(self, task: _Task[Job]) -> Iterator[Answer | Lost]:
-        """Yield the answers of a task's worker that have arrived. If the worker died or hung, give
-        the job to a fresh worker, or yield `Lost`.
+        """Yield the answers of a task's worker that have arrived.
+
+        If the worker died or hung, give the job to a fresh worker, or yield `Lost`.
         """
         how = f"gave no answer within {self.timeout_s(task.job):g} s"
         hung = False
@@ -166,7 +167,7 @@ class WorkerPool(Generic[Job, Answer]):
 
 @dataclass(eq=False)
 class _Task(Generic[Job]):
-    """A job and its worker; `deaths` counts earlier workers that died of the job."""
+    """A job and its worker. `deaths` counts earlier workers that died of the job."""
 
     job: Job
     worker: _Worker
@@ -177,7 +178,7 @@ class _Task(Generic[Job]):
 
 
 def _ready(tasks: Sequence[_Task[Job]]) -> list[_Task[Job]]:
-    """Return the tasks whose workers have answered, died or hung; wait at most `BEAT_S` for one."""
+    """Return the tasks whose workers have answered, died or hung. Wait at most `BEAT_S` for one."""
     with selectors.DefaultSelector() as selector:
         for task in tasks:
             selector.register(task.worker.output, selectors.EVENT_READ, task)
@@ -189,7 +190,7 @@ def _ready(tasks: Sequence[_Task[Job]]) -> list[_Task[Job]]:
 
 
 def _end(workers: Iterable[_Worker]) -> None:
-    """Kill workers at once; they are idle, or their answers are no longer needed."""
+    """Kill workers at once: they are idle, or their answers are no longer needed."""
     ended = list(workers)
     for worker in ended:
         worker.process.kill()  # kill all before waiting: a second Ctrl-C may end the wait
@@ -202,7 +203,7 @@ class _DiedError(Exception):
 
 
 class _Worker:
-    """One worker process, and the number of jobs it has had."""
+    """One worker process, and the number of jobs that it has had."""
 
     def __init__(self, module: str, arguments: Sequence[str]) -> None:
         self.jobs = 0
@@ -229,8 +230,9 @@ class _Worker:
             self._input.flush()
 
     def lines(self) -> list[bytes]:
-        """Return the complete lines that the worker has written; raises `_DiedError` if the worker
-        has ended.
+        """Return the complete lines that the worker has written.
+
+        Raises `_DiedError` if the worker has ended.
         """
         try:
             read = os.read(self.output.fileno(), READ_BYTES)
@@ -269,7 +271,7 @@ class _Worker:
 
 
 def how_ended(code: int) -> str:
-    """The exit code of a worker in words."""
+    """Return the exit code of a worker in words."""
     if code >= 0:
         return f"exited with {code}"
     try:
@@ -286,7 +288,7 @@ def default_jobs() -> int:
 
 
 def serve(work: Callable[[Iterable[bytes]], Iterable[bytes]]) -> None:
-    """Answer each line of stdin with the results of `work`; other output goes to stderr."""
+    """Answer each line of stdin with the results of `work`. Other output goes to stderr."""
     _die_with(int(sys.argv[1]))
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -301,7 +303,7 @@ def serve(work: Callable[[Iterable[bytes]], Iterable[bytes]]) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Ask the kernel for SIGKILL at the parent's death; exit if the parent is already dead."""
+    """Ask the kernel for SIGKILL when the parent dies. Exit if the parent is already dead."""
     if not sys.platform.startswith("linux"):
         return
     with contextlib.suppress(OSError, AttributeError):

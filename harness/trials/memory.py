@@ -1,4 +1,4 @@
-"""The memory of trials: a file with one line per result, which any number of searches may share.
+"""The memory of trials: a file with one line per result, which several searches may share.
 
 A trial is one simulated run of a case. Its result depends only on the case and the code, so its key
 is a digest of both. Crashes are not stored on disk, so that the next search tries them again.
@@ -33,10 +33,10 @@ def trial_key(case: Case, code: str) -> str:
 
 
 class Memory:
-    """Results by key, stored in the file `path`; if `path` is `None`, they are kept only in this
-    process.
+    """Results by key, stored in the file `path`.
 
-    Raises `InfrastructureError` for disk errors.
+    If `path` is `None`, they are kept only in this process. Raises `InfrastructureError` for disk
+    errors.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -48,11 +48,11 @@ class Memory:
         return self._results.get(key)
 
     def add(self, key: str, result: SeedResult) -> None:
-        """Store a result; each line is one `write`, so that killing the process loses no line."""
+        """Store a result. Each line is one `write`, so that killing the process loses no line."""
         self._results[key] = result
         if self._path is None or result.verdict == CRASH:
             return
-        # the first line feed ends a line that an earlier kill may have torn
+        # the first line feed ends a line that an earlier kill may have left incomplete
         line = b"\n" + msgspec.json.encode(_Line(key, result)) + b"\n"
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,6 +75,6 @@ def _remembered(path: Path) -> Iterator[tuple[str, SeedResult]]:
     for line in lines:
         with contextlib.suppress(
             msgspec.DecodeError, UnicodeDecodeError
-        ):  # a kill or a full disk has torn the line
+        ):  # a kill or a full disk has left the line incomplete
             entry = msgspec.json.decode(line, type=_Line)
             yield entry.trial, entry.result

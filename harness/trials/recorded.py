@@ -16,8 +16,9 @@ _HEAL: Final = "heal-core"
 
 
 def recorded_ops(case: Case, history: History) -> list[tuple[ScheduledOp, Pair]]:
-    """Return the operations that clients invoked under load in a run of `case`, by start time;
-    times count from the start of the warm-up.
+    """Return the operations that clients invoked under load in a run of `case`, by start time.
+
+    Times count from the start of the warm-up.
     """
     times = {name: time_ns for time_ns, name in reversed(phases_of(history))}
     begin_ns, end_ns = times.get(_WARM_UP, 0), times.get(_HEAL, 2**63)

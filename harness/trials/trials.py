@@ -108,11 +108,11 @@ class Trials:
         memory: Path | None = None,
         defect: str | None = None,
     ) -> None:
-        """Read the results that earlier searches remembered."""
+        """Read the results that earlier searches stored."""
         self.cpu_s = 0.0
         """the CPU time of all results that were returned, each counted once"""
         self.runs = 0
-        """the number of different cases whose results were returned"""
+        """how many different cases have returned results"""
         self._jobs = jobs
         self._cpu_s_max = cpu_s_max
         self._memory = Memory(memory)
@@ -142,7 +142,7 @@ class Trials:
         self._crew.close()
 
     def run(self, cases: Iterable[Case]) -> Generator[Trial, None, None]:
-        """Try `cases`, and yield each trial as it ends; trials with stored results come first.
+        """Try `cases`, and yield each trial as it ends. Trials with stored results come first.
 
         The next case is taken when a worker is free. Closing the iterator kills running trials. The
         iterator ends early if `exhausted`.
@@ -228,7 +228,7 @@ class Trials:
         return trial_key(case, self._code(case) + self._defect_digest)
 
     def _code(self, case: Case) -> str:
-        """Return the digest of the code that runs the case; it is cached per set of plug-ins."""
+        """Return the digest of the code that runs the case. It is cached per set of plug-ins."""
         plugins = msgspec.json.encode(
             (
                 (case.target, case.workload, case.nemeses, case.checkers),

@@ -1,7 +1,7 @@
 """Manual control of a long-lived cluster: inspection, faults and healing.
 
 Faults are the same as in a run (`harness.faults`), with the same language, ledger and damage
-budget. A fault strikes when the user asks for it, so the text of a fault must not contain times.
+budget. A fault begins when the user asks for it, so the text of a fault must not contain times.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
-    """An injected fault; `healed` is set if the fault has already ended."""
+    """An injected fault. `healed` is set if the fault has already ended."""
 
     id: str
     fault: str
     targets: tuple[str, ...]
     note: str
     left_s: float | None = None  # seconds until the harness heals the fault
-    trouble: str = ""  # the reason why healing failed
+    trouble: str = ""  # why healing failed
     healed: Healed | None = None
 
 
@@ -81,7 +81,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
     pending: tuple[str, ...]
     nodes: tuple[NodeStatus, ...]
-    leaders: dict[str, str | None]  # group -> its leader
+    leaders: dict[str, str | None]  # group: its leader
     faults: tuple[Broken, ...]
     healed: tuple[Healed, ...]  # the faults that ended last
 
@@ -96,7 +96,7 @@ class _Active:
 
 
 def open_target(plan: TargetPlan, session: Session) -> OpenedTarget:
-    """Open the target of a cluster that has no run; only its latest ops are kept."""
+    """Open the target of a cluster that has no run. Only its latest ops are kept."""
     return OpenedTarget(plan, session, Recorder(session.env.clock, last=OPS_KEPT), {})
 
 
@@ -110,8 +110,9 @@ class StandingCluster:
         *,
         clocks: Collection[str] = frozenset(),
     ) -> None:
-        """`clocks`: the foreign programs that support clock faults. Faults that are active already,
-        as in a frozen run, can be healed by hand, too.
+        """`clocks` are the foreign programs that support clock faults.
+
+        Faults that are already active, as in a frozen run, can be healed by hand, too.
         """
         self.session = target.session
         self.env = target.env
@@ -143,11 +144,10 @@ class StandingCluster:
     # --- break -------------------------------------------------------------------------------
 
     async def break_by_hand(self, text: str, for_s: float | None) -> Broken:
-        """Inject now the fault that `text` describes, for `for_s` seconds or until `heal`; return
-        the fault with the nodes that it hit.
+        """Inject the fault that `text` describes, for `for_s` seconds or until `heal`.
 
-        Raises `UsageError` for a fault that is impossible or not allowed, and `TargetError` for a
-        fault that misses.
+        Returns the fault with the nodes that it affected. Raises `UsageError` for a fault that is
+        impossible or not allowed, and `TargetError` for a fault that misses.
         """
         if for_s is not None and not FOR_S_MIN <= for_s <= WITHOUT_END_S:
             raise UsageError(
@@ -243,8 +243,9 @@ class StandingCluster:
         return healed
 
     async def heal_by_hand(self, fault_id: str | None) -> list[Healed]:
-        """Undo the fault with this id, or the only active fault if `fault_id` is `None`; raises
-        `UsageError` for an unknown id, or for `None` unless exactly one fault is active.
+        """Undo the fault with this id; `None` means the only active fault.
+
+        Raises `UsageError` for an unknown id, or for `None` unless exactly one fault is active.
         """
         self._refuse_while_saving()
         active = ", ".join(self._active) or "none"
@@ -281,13 +282,12 @@ class StandingCluster:
         return healed
 
     async def save_data(self, folder: Path, record: Callable[[], None]) -> None:
-        """Stop all nodes gracefully, copy the data of each node to `folder`, and call `record` when
-        all copies exist. The cluster is about to end, so later requests to inject, heal or save are
-        refused.
+        """Stop all nodes gracefully, and copy the data of each node to `folder`.
 
-        Raises `UsageError` if the environment cannot copy data, or the data are already saved. If
-        copying or `record` fails, the nodes are started again, the copies are removed, and
-        `InfrastructureError` gives the reason.
+        `record` is called when all copies exist. The cluster is about to end, so later requests to
+        inject, heal or save are refused. Raises `UsageError` if the environment cannot copy data,
+        or the data are already saved. If copying or `record` fails, the nodes are started again,
+        the copies are removed, and `InfrastructureError` has the reason.
         """
         controls = self.session.cluster
         if not isinstance(controls, KeepsData):
@@ -332,15 +332,13 @@ class StandingCluster:
     # --- administer --------------------------------------------------------------------------
 
     async def use_tool(self, arguments: Sequence[str]) -> Said:
-        """Run the target's own tool and return its output; raises `UsageError` if the target has no
-        tool.
-        """
+        """Run the target's own tool and return its output; `UsageError` if there is none."""
         if why := self._why_silent():
             raise UsageError(why)
         return await self.system.tool(arguments)
 
     def _why_silent(self) -> str:
-        """The reason why no node can answer, and the fix; empty if a node runs."""
+        """Return why no node can answer, and the fix; "" if a node runs."""
         states = {self.cluster.state(node) for node in self.cluster.nodes}
         if NodeState.RUNNING in states:
             return ""
@@ -352,7 +350,7 @@ class StandingCluster:
     # --- inspect -----------------------------------------------------------------------------
 
     async def status(self) -> StatusReport:
-        """The state of every node, the leaders, and active faults with their remaining time."""
+        """Return the state of every node, the leaders, and active faults with the time left."""
         name = self.plan.case.target
         groups: Mapping[str, Roles] = {}
         state = Convergence(ok=False, pending=(self._why_silent(),))

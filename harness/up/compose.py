@@ -43,8 +43,9 @@ _HEAD: Final = """\
 
 
 def compose_file(case: Case) -> str:
-    """Return the text of the compose file for the target's nodes; raises `UsageError` if a node is
-    a foreign program, which needs a running harness.
+    """Return the text of the compose file for the target's nodes.
+
+    Raises `UsageError` if a node is a foreign program, which needs a running harness.
     """
     target: Target = load_plugin("targets", case.target)
     options = with_defaults("target", case.target, target.options, case.target_options)
@@ -131,7 +132,7 @@ def _lines(value: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
 
 
 def _scalar(value: Any) -> str:
-    """Return `value` as JSON, which is valid YAML; a text with `"` gets single quotes instead."""
+    """Return `value` as JSON, which is valid YAML. A text with `"` gets single quotes."""
     if isinstance(value, str) and '"' in value:
         return "'" + value.replace("'", "''") + "'"
     return json.dumps(value)

@@ -26,7 +26,7 @@ _QUESTION_BYTES_MAX: Final = 64 * 1024
 _ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 _ASKERS_MAX: Final = 32
 ANSWER_TIMEOUT_S: Final = 150.0
-"""The time limit for an answer of the holder, longer than the limits of an operation
+"""The time limit for an answer of the holder. It is longer than the limits of an operation
 (`run.operations`) and of the stop of a node."""
 
 
@@ -39,9 +39,7 @@ class Status(_Question, frozen=True, kw_only=True, tag="status"):
 
 
 class Break(_Question, frozen=True, kw_only=True, tag="break"):
-    """Inject a fault, given in words or by the name of a nemesis, for some time or until it is
-    healed.
-    """
+    """Inject a fault, in words or by the name of a nemesis, for some time or until it is healed."""
 
     fault: str
     for_s: float | None = None
@@ -67,7 +65,7 @@ class UseTool(_Question, frozen=True, kw_only=True, tag="tool"):
 
 
 class Freeze(_Question, frozen=True, kw_only=True, tag="freeze"):
-    """Freeze the run that the holder conducts; the answer does not wait for the freeze."""
+    """Freeze the run that the holder conducts. The answer does not wait for the freeze."""
 
     violation: Violation
 
@@ -86,7 +84,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def _short(folder: Path) -> Iterator[str]:
-    """Yield a path of the socket, short enough for a connect, and valid only inside the block."""
+    """Yield a path of the socket that is short enough for a connect, valid inside the block."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{_NAME}"
@@ -98,8 +96,9 @@ def _short(folder: Path) -> Iterator[str]:
 async def open_door(
     folder: Path, answer: Callable[[Question], Awaitable[Any]]
 ) -> AsyncIterator[None]:
-    """Answer questions at the control socket with `answer` while the block runs. An exception in
-    `answer` is sent to the caller.
+    """Answer questions at the control socket with `answer` inside this context.
+
+    An exception in `answer` is sent to the caller.
     """
     places = asyncio.Semaphore(_ASKERS_MAX)
 
@@ -140,8 +139,9 @@ async def _reply(
 
 
 def ask(folder: Path, question: Question, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
-    """Send a question to the holder and return its answer; raises the error that the holder sent,
-    or `InfrastructureError` if the holder cannot be reached.
+    """Send a question to the holder; returns its answer.
+
+    Raises the error that the holder sent, or `InfrastructureError` if the holder cannot be reached.
     """
     data = b""
     try:

@@ -51,7 +51,7 @@ class _Holder:
         self._hold = Hold(place, order, self._plan)
 
     def hold(self) -> bool:
-        """Deploy the cluster and answer commands; return whether a command ended the cluster."""
+        """Deploy the cluster and answer commands; returns whether a command ended the cluster."""
         plan = self._plan
         deployment = DeploymentPlan(
             run_id=self._order.run_id,
@@ -107,9 +107,9 @@ def _watch_starter(place: Place, deployed: threading.Event) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Hold the cluster of one folder until a command ends it.
+    """Run the cluster of one folder until a command ends it.
 
-    Returns 0, or returns 255 after writing the reason to `failure.json`.
+    Returns 0, or 255 after writing the reason to `failure.json`.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
     place = Place(Path(arguments[0]))

@@ -31,7 +31,7 @@ class Hold:
     """Waits for the end of a cluster: a command, a signal, or the loss of its folder."""
 
     def __init__(self, place: Place, order: Order, plan: TargetPlan) -> None:
-        """Prepare to hold the cluster of this folder, which will be deployed later."""
+        """Prepare for the cluster of this folder, which will be deployed later."""
         self.down = asyncio.Event()
         """set by the command `harness down`"""
         self._place = place
@@ -40,7 +40,7 @@ class Hold:
 
     @contextlib.asynccontextmanager
     async def ending(self, session: Session) -> AsyncIterator[list[asyncio.Future[Any]]]:
-        """Yield futures; the first one that is done ends the cluster."""
+        """Yield futures. The first one that is done ends the cluster."""
         over: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(event.wait()) for event in (session.interrupted, self.down)
         ]
@@ -53,13 +53,13 @@ class Hold:
             await asyncio.gather(*over, return_exceptions=True)
 
     async def _wait_lost(self) -> None:
-        """Wait until the cluster's folder is removed; then no command can reach the holder."""
+        """Wait until the cluster's folder is removed. Then no command can reach the holder."""
         while await asyncio.to_thread(self._place.folder.exists):  # noqa: ASYNC110 - no event exists
             await asyncio.sleep(LOOK_S)
         _log.warning("the folder %s is gone, so the cluster ends", self._place.folder)
 
     async def answer(self, cluster: StandingCluster, question: Question) -> Any:
-        """Do what a command asks of the cluster, and return the answer."""
+        """Do what a command asks of the cluster; returns the answer."""
         match question:
             case Status():
                 return await cluster.status()
@@ -84,8 +84,10 @@ class Hold:
     def standing(
         self, session: Session, *, frozen: Path | None = None, pause: str = ""
     ) -> Standing:
-        """Return the record of the deployed cluster. For a frozen run, `frozen` is the folder of
-        the run, and `pause` is the fault that paused it.
+        """Return the record of the deployed cluster.
+
+        For a frozen run, `frozen` is the folder of the run, and `pause` is the fault that paused
+        it.
         """
         plan = self._plan
         row = _rows(session)

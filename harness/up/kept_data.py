@@ -1,12 +1,11 @@
-"""Data of an ended cluster: `harness down --keep-data` keeps them, `harness up` continues with
-them.
+"""Data of an ended cluster: `harness down --keep-data` keeps them, `harness up` uses them again.
 
     $XDG_STATE_HOME/catalog-harness/kept/NAME/        (next to `clusters`)
 
 The folder NAME is the moved folder of the cluster, with `data/NODE` and `kept.json` (`Kept`). The
 holder (the process that owns a cluster) writes `kept.json` last: without this file the data are
-incomplete. A continued cluster works on a copy, so kept data stay until the next
-`harness down --keep-data` of that name replaces them.
+incomplete. A continued cluster works on a copy, so kept data stay until the next `harness down
+--keep-data` of that name replaces them.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `kept.json`: the cluster from which the kept data came, and the time."""
 
     order: Order
-    version: str  # the version of the harness
+    version: str  # of the harness
     at: str
-    nodes: dict[str, str]  # node -> its role
+    nodes: dict[str, str]  # node: its role
 
 
 def record(place: Place, order: Order, nodes: Sequence[NodeSpec], at: str) -> None:
@@ -50,10 +49,10 @@ def _kept_folder(name: str) -> Path:
 
 
 def keep(place: Place) -> Path | None:
-    """Move the folder of an ended cluster to the kept data, replacing older kept data of the same
-    name; return the new folder.
+    """Move the folder of an ended cluster to the kept data; returns the new folder.
 
-    Returns `None`, and moves nothing, if the cluster's data are incomplete.
+    Older kept data of the same name are replaced. If the cluster's data are incomplete, nothing
+    moves, and the result is `None`.
     """
     if not place.saved:
         return None
@@ -72,7 +71,7 @@ def keep(place: Place) -> Path | None:
 
 
 def find_kept(name: str) -> tuple[Path, Kept] | None:
-    """Return the data kept under this name, if any; raises `UsageError` if they are unreadable."""
+    """Return the data kept under this name, or `None`; raises `UsageError` if unreadable."""
     folder = _kept_folder(name)
     if not folder.exists():
         return None
@@ -122,8 +121,9 @@ def refuse_other_nodes(
 
 
 def seed_of(order: Order) -> int:
-    """Return the seed of a deployment. It differs each time that a cluster continues: with an equal
-    seed, nodes would draw ids that are already in their data.
+    """Return the seed of a deployment, which differs each time that a cluster continues.
+
+    With an equal seed, nodes would draw ids that are already in their data.
     """
     seed = order.case.seed
     if order.goes_on == 0:

@@ -27,17 +27,17 @@ from harness.up.records import Order, Place, Standing, claim, places
 
 POLL_S: Final = 0.05
 GONE_BOUND_S: Final = 180.0
-"""The time in which an ending holder must stop its nodes and remove everything. After this time the
-holder is killed."""
+"""How long an ending holder may take to stop its nodes and remove everything. Afterwards it is
+killed."""
 DOWN_TIMEOUT_S: Final = 20.0
-"""The time in which a reachable holder must confirm that it is ending."""
+"""How long a reachable holder may take to confirm that it is ending."""
 LOG_LINES: Final = 10
 
 
 def start(
     name: str, environment: str, case: Case, *, kept: tuple[Path, Kept] | None = None
 ) -> Standing:
-    """Start a cluster with this name, empty or from kept data; return when the cluster serves.
+    """Start a cluster with this name, empty or from kept data; returns when it serves.
 
     After any exception no part of the cluster is left. Raises `UsageError` if the name is taken,
     and the error with which the holder ended.
@@ -65,8 +65,9 @@ def start(
 
 
 def start_holder(place: Place) -> subprocess.Popen[bytes]:
-    """Start the holder of a cluster whose `Order` is written; the caller must then call `let_stay`
-    or `give_up`.
+    """Start the holder of a cluster whose `Order` is written.
+
+    The caller must then call `let_stay` or `give_up`.
     """
     search_path = os.pathsep.join(str(Path(path).absolute()) for path in sys.path if path)
     with place.log.open("ab") as log:
@@ -97,7 +98,7 @@ def _wait_standing(place: Place, holder: subprocess.Popen[bytes]) -> Standing:
 
 
 def end_of(log: Path) -> str:
-    """The last lines of a holder's log, each on a new line."""
+    """Return the last lines of a holder's log, each on a new line."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
     except OSError:
@@ -113,7 +114,7 @@ def let_stay(holder: subprocess.Popen[bytes]) -> None:
 
 
 def give_up(holder: subprocess.Popen[bytes]) -> None:
-    """Make the holder undo everything and wait for its end; Ctrl-C does not interrupt the wait."""
+    """Make the holder undo everything, and wait for its end. Ctrl-C does not interrupt the wait."""
     assert holder.stdin is not None
     holder.stdin.close()
     deadline_s = time.monotonic() + GONE_BOUND_S
@@ -127,8 +128,9 @@ def give_up(holder: subprocess.Popen[bytes]) -> None:
 
 
 def question(place: Place, asked: Question) -> Any:
-    """Send a question to a cluster's holder; raises `InfrastructureError` if the holder is dead or
-    still starting.
+    """Send a question to a cluster's holder.
+
+    Raises `InfrastructureError` if the holder is dead or still starting.
     """
     if place.life() is Life.DEAD:
         raise place.why_gone()
@@ -149,11 +151,11 @@ def question(place: Place, asked: Question) -> Any:
 def take_down(
     place: Place, *, keep_data: bool = False, progress: Callable[[str], None]
 ) -> list[str]:
-    """End a cluster's holder; remove leftovers, and the folder unless its data are to be kept;
-    return notes for the user.
+    """End a cluster's holder and remove leftovers; returns notes for the user.
 
-    Raises `InfrastructureError` if something cannot be removed, and `UsageError` if the holder may
-    be alive in another PID namespace or on another machine.
+    The folder is removed as well, unless its data are to be kept. Raises `InfrastructureError` if
+    something cannot be removed, and `UsageError` if the holder may be alive in another PID
+    namespace or on another machine.
     """
     if place.life() is Life.UNKNOWN:
         raise UsageError(place.why_unseen())

@@ -11,7 +11,7 @@
 | `over`         | marks a run whose phases are over: its holder waits for a decision |
 | `ended.json`   | the end of a run (`Ended`)                                        |
 | `failure.json` | why the holder ended (`Failure`), unless `harness down` ended it  |
-| `door`         | the socket of its holder (`harness.up.control_socket`)                |
+| `door`         | the socket of its holder (`harness.up.control_socket`)            |
 | `kept.json`    | marks `data/` as complete (`harness.up.kept_data`)                |
 | `logs/`        | the output of its nodes; `holder.log` is next to it               |
 
@@ -51,15 +51,17 @@ T = TypeVar("T")
 
 
 class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """A run to conduct on the cluster; its `folder` already exists."""
+    """A run to conduct on the cluster. Its `folder` already exists."""
 
     folder: str
     link_proxy: str | None = None
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster to start. Without a `run`, the case's workload is unused, and users inject the
-    faults of its nemeses by hand.
+    """The cluster to start.
+
+    Without a `run`, the case's workload is unused, and users inject the faults of its nemeses by
+    hand.
     """
 
     environment: str
@@ -75,7 +77,7 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     role: str
-    addresses: dict[str, str]  # such as `m1:7051` -> `127.0.0.1:40123`
+    addresses: dict[str, str]  # e.g. `m1:7051`: `127.0.0.1:40123`
     pages: str = ""  # the URL of the node's web pages
     data: str = ""
 
@@ -95,12 +97,12 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     nodes: tuple[NodeRow, ...]
     tools: tuple[str, ...] = ()  # commands of the target's own tool
-    frozen: str = ""  # the run folder of a frozen run, with the logs of the nodes
+    frozen: str = ""  # the folder of a frozen run, with the logs of the nodes
     pause: str = ""  # the fault that paused the nodes of a frozen run
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a run that a holder conducted; `frozen` is set if the run's cluster stays."""
+    """The end of a run that a holder conducted. `frozen` is set if the run's cluster stays."""
 
     interrupted: bool
     stop_asked: bool
@@ -132,7 +134,7 @@ class Place:
     """The folder of one long-lived cluster, and the files in the folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Refer to the folder; only the other methods read its files."""
+        """Refer to the folder. Only the other methods read its files."""
         self.folder = folder
         self.name = folder.name
         self.log = folder / "holder.log"
@@ -168,18 +170,17 @@ class Place:
 
     @property
     def young(self) -> bool:
-        """Whether the folder changed in the last `YOUNG_S`: its owner may not be recorded yet."""
+        """Whether the folder changed in the last `YOUNG_S`. Its owner may not be recorded yet."""
         with contextlib.suppress(OSError):
             return time.time() - self.folder.stat().st_mtime < YOUNG_S
         return False
 
     @property
     def saved(self) -> bool:
-        """Whether the folder has all data to keep; the cluster then has ended, or is about to."""
+        """Whether the folder has all data to keep. Then the cluster has ended or is about to."""
         return (self.folder / KEPT).exists()
 
     def remove(self) -> None:
-        """Remove the folder, which may already be gone."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # --- files -------------------------------------------------------------------------------
@@ -204,7 +205,7 @@ class Place:
         self.write("order.json", msgspec.json.encode(order))
 
     def order(self) -> Order | None:
-        """The order that the cluster was started from; `None` if it is unreadable."""
+        """Return the order that started the cluster, or `None` if it cannot be read."""
         return self._read("order.json", Order)
 
     def write_standing(self, standing: Standing) -> None:
@@ -216,12 +217,12 @@ class Place:
         return self._read("cluster.json", Standing)
 
     def write_failure(self, failure: Failure) -> None:
-        """Record why the process that holds the cluster is exiting, unless the folder is gone."""
+        """Record why the process that owns the cluster is exiting, unless the folder is gone."""
         with contextlib.suppress(InfrastructureError):
             self.write("failure.json", msgspec.json.encode(failure))
 
     def failure(self) -> Failure | None:
-        """The reason why the holder ended, if it recorded one."""
+        """Return why the holder ended, if it recorded a reason."""
         return self._read("failure.json", Failure)
 
     def mark_over(self) -> None:
@@ -237,11 +238,11 @@ class Place:
         self.write("ended.json", msgspec.json.encode(ended))
 
     def ended(self) -> Ended | None:
-        """The end of the run; `None` while it goes on."""
+        """Return the end of the run; `None` while it goes on."""
         return self._read("ended.json", Ended)
 
     def why_unseen(self) -> str:
-        """The reason why a cluster of unknown state is left alone, and the fix."""
+        """Return why a cluster of unknown state is left alone, and the fix."""
         return (
             f"whether the cluster {self.name!r} runs cannot be determined: its holder is in "
             f"another PID namespace or on another machine, or {self.folder / 'owner'} is damaged; "
@@ -265,7 +266,7 @@ class Place:
 
 
 def state_folder() -> Path:
-    """This user's folder for data that outlive a command."""
+    """Return this user's folder for data that outlive a command."""
     below = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(below).absolute() / "catalog-harness"
 
@@ -284,7 +285,7 @@ def check_name(name: str) -> None:
 
 
 def is_fault_id(word: str) -> bool:
-    """Whether the text is the id of a fault; no cluster may have such a name."""
+    """Whether the text is the id of a fault. No cluster may have such a name."""
     return FAULT_ID.fullmatch(word) is not None
 
 
@@ -317,8 +318,9 @@ def claim(name: str) -> Place:
 
 
 def places(*, hidden: bool = False) -> Iterator[Place]:
-    """Yield this user's clusters, dead or alive, sorted by name. With `hidden`, also yield folders
-    that a killed command left incomplete.
+    """Yield this user's clusters, dead or alive, sorted by name.
+
+    With `hidden`, also yield folders that a killed command left incomplete.
     """
     root = _root()
     for folder in sorted(root.iterdir()) if root.is_dir() else ():
@@ -329,8 +331,9 @@ def places(*, hidden: bool = False) -> Iterator[Place]:
 
 
 def find_place(name: str | None) -> Place:
-    """Return the cluster of this name, or the only cluster if `name` is `None`; raises `UsageError`
-    if there is no such cluster, or more than one.
+    """Return the cluster of this name, or the only cluster if `name` is `None`.
+
+    Raises `UsageError` if there is no such cluster, or more than one.
     """
     clusters = {place.name: place for place in places()}
     if name is None and len(clusters) == 1:

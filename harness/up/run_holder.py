@@ -36,12 +36,12 @@ _CONDUCTING: Final = (
 
 
 class RunHolder:
-    """Conducts one run, and keeps its cluster until `harness down` if the run freezes."""
+    """Conducts one run. If the run freezes, keeps its cluster until `harness down`."""
 
     def __init__(
         self, place: Place, order: Order, run: RunOrder, deployed: threading.Event
     ) -> None:
-        """Plan the run; `deployed` is set once the cluster is deployed."""
+        """Plan the run. `deployed` is set once the cluster is deployed."""
         self._place = place
         self._order = order
         self._run = run
@@ -54,7 +54,7 @@ class RunHolder:
         self._cluster: StandingCluster | None = None
 
     def hold(self) -> bool:
-        """Conduct the run, and keep a frozen cluster; return whether the end was regular."""
+        """Conduct the run, and keep a frozen cluster; returns whether the end was regular."""
         deployment = deployment_of(
             self._plan,
             run_id=self._order.run_id,
@@ -96,7 +96,7 @@ class RunHolder:
                 self._hold.standing(session, frozen=self._folder, pause=frozen.pause)
             )
             self._place.write_ended(ended)
-            session.interrupted.clear()  # Ctrl-C ended the workload; the frozen cluster stays
+            session.interrupted.clear()  # Ctrl-C ended the workload, but the frozen cluster stays
             async with self._hold.ending(session) as over:
                 await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
                 await asyncio.sleep(0)  # let `answer` reply to `harness down`

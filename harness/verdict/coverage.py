@@ -1,10 +1,10 @@
 """Coverage: a check that judged too little proves nothing.
 
-A checker counts, for each of its checks, the instances that it judged (`details["looked"]`) and the
-instances that it left out because something else explains them (`details["exempt"]`), as in
-`{"acknowledged": 36}`. If a check exempts more than half of its instances, `valid` would mean
-nothing, so the verdict is `unknown`, with the reason. The counts of all checkers go into the
-certificate of the run.
+For each of its checks, a checker counts two kinds of cases (`{"acknowledged": 36}`): the ones that
+it judged (`details["looked"]`), and the ones that it left out because something else explains them
+(`details["exempt"]`). If a check left out more than half, `valid` would mean nothing, so the
+verdict is `unknown`, with the reason. The counts of all checkers go into the certificate of the
+run.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from harness.errors import counted, listed
 from harness.ops import CheckResult, Verdict
 
 INVARIANTS: Final = "invariants"
-"""The key in a result's details that maps each invariant to its number of judged instances."""
+"""The key in a result's details that maps each invariant to how many cases of it were judged."""
 EXEMPT_SHARE_MAX: Final = 0.5
-"""The largest share of its instances that a check may exempt before it proves too little."""
+"""If a check leaves out a larger share of its cases, it proves too little."""
 CHECKS_NAMED_MAX: Final = 5
 
 
@@ -51,7 +51,7 @@ def weighed(result: CheckResult) -> CheckResult:
 
 
 def certified(results: Iterable[CheckResult]) -> list[CheckResult]:
-    """Add all checkers' counts of judged instances to the result that has the run's certificate."""
+    """Add all checkers' counts of judged cases to the result that has the run's certificate."""
     every = list(results)
     looked = {}
     for result in every:
@@ -64,7 +64,7 @@ def certified(results: Iterable[CheckResult]) -> list[CheckResult]:
 
 
 def _invariants(results: Iterable[CheckResult]) -> dict[str, str]:
-    """Map each invariant to a text with its number of judged instances, over all checkers."""
+    """Map each invariant to a text that says how many cases of it all checkers judged."""
     total: dict[str, int] = {}
     for result in results:
         for name, count in _counts(result, INVARIANTS).items():
@@ -76,7 +76,6 @@ def _invariants(results: Iterable[CheckResult]) -> dict[str, str]:
 
 
 def _counts(result: CheckResult, name: str) -> dict[str, int]:
-    """Return the counts by check in the detail `name`; empty if the checker does not count."""
     counts = result.details.get(name)
     if not isinstance(counts, Mapping):
         return {}

@@ -49,9 +49,9 @@ from harness.timeline import (
 )
 
 OPERATIONS_MAX: Final = 64
-"""The maximum number of operations of a result that the sentence considers."""
+"""How many operations of a result the sentence considers at most."""
 NAMED_MAX: Final = 4
-"""The maximum number of nodes, faults or states in one list of the sentence."""
+"""How many nodes, faults or states one list in the sentence names at most."""
 STUCK_MAX: Final = 20
 NAME_CHARS_MAX: Final = 80
 _DID: Final = {
@@ -82,7 +82,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, history: History) -> Timeline:
-        """Compute the facts of `history`; omit leaders that have no term and answered no client."""
+        """Compute the facts of `history`, without leaders that have neither term nor answers."""
         faults = faults_of(history)
         served = {pair.completion.node for pair in history.pairs if pair.completion is not None}
         return cls(
@@ -248,8 +248,8 @@ class Timeline(msgspec.Struct, frozen=True):
 def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
     """Return the results, with explanations.
 
-    Each result that is not valid gets a sentence that explains the failure, and table names next to
-    the table ids that it mentions.
+    Each result that is not valid gets a sentence that explains the failure. Table ids in its texts
+    get the names of their tables.
     """
     judged = tuple(results)
     if all(result.verdict is Verdict.VALID for result in judged):
@@ -312,7 +312,7 @@ class _TableNames:
 
 
 def _is_of_tablets(done: Op) -> bool:
-    """Whether tablet replicas answered: their leaders and terms are not the catalog's."""
+    """Whether tablet replicas answered. Their leaders and terms are not the catalog's."""
     return isinstance(done.value, Mapping) and not {"tablet", "parts"}.isdisjoint(done.value)
 
 
@@ -362,7 +362,7 @@ def _changes(pair: Pair, names: set[str]) -> bool:
 def _fault_phrase(fault: Fault, time_ns: int) -> str:
     """Return a phrase such as `partition-leader had cut m1 off since 7.9 s`."""
     form = _DID.get(fault.kind, "had hit {} since {}")
-    if fault.clients:  # nodes hit by a fault of client links may still reach each other
+    if fault.clients:  # despite a fault of client links, the nodes may reach each other
         text = f"{_short(fault.nemesis)} was active since {_s(fault.start)} ({_short(fault.note)})"
     else:
         text = f"{_short(fault.nemesis)} {form.format(_list(fault.targets), _s(fault.start))}"

@@ -65,8 +65,9 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 def checkers_of(case: Case) -> tuple[Checker, ...]:
-    """Load the checkers that judge runs of `case`, without loading its target; raises `UsageError`
-    if a checker does not load.
+    """Load the checkers that judge runs of `case`, without loading its target.
+
+    Raises `UsageError` if a checker does not load.
     """
     return tuple(map(load_checker, checker_names(case)))
 
@@ -78,8 +79,9 @@ def load_checker(name: str) -> Checker:
 
 
 def load_model(name: str) -> HistoryModel:
-    """Load the checker of this name; raises `UsageError` if the checker does not load or cannot
-    judge imported histories.
+    """Load the checker of this name, which must be able to judge imported histories.
+
+    Raises `UsageError` if it cannot, or does not load.
     """
     checker = load_checker(name)
     if not isinstance(checker, HistoryModel):
@@ -88,8 +90,9 @@ def load_model(name: str) -> HistoryModel:
 
 
 def model_names(kind: str) -> list[str]:
-    """Return the names of the checkers of imported histories with this `HistoryModel.kind`; the
-    kind is also the option of `harness check` that selects one of these checkers.
+    """Return the names of the checkers of imported histories with this `HistoryModel.kind`.
+
+    The kind is also the option of `harness check` that selects one of these checkers.
     """
     return [
         name
@@ -99,8 +102,9 @@ def model_names(kind: str) -> list[str]:
 
 
 def checker_names(case: Case) -> tuple[str, ...]:
-    """Return the names of the checkers of a case: first the workload's checkers, then the checkers
-    that the target and the user added.
+    """Return the names of a case's checkers.
+
+    The workload's checkers come first, and then the ones that the target and the user added.
     """
     if case.model is not None:
         return (case.model,)
@@ -129,8 +133,8 @@ def judge_one(
     """Judge `history` with one checker within limits; add a signature and an explanation.
 
     Events that the target is not responsible for (`temper`) may change an invalid result to
-    `unknown`. `whole` is false for a part of a history (one key, or a prefix), which may have
-    nothing to judge. Raises only `UserInterrupt`.
+    `unknown`. `whole` is false for a part of a history (one key, or its first part), in which there
+    may be nothing to judge. Raises only `UserInterrupt`.
     """
     name = checker.name
 
@@ -176,10 +180,10 @@ def bounded(checker: Checker, limits: Limits) -> Checker:
 def result_of_check(
     name: str, check: Callable[[], CheckResult], *, whole: bool = True
 ) -> CheckResult:
-    """Return the result of `check()`; an exception or a value of another type becomes `unknown`.
+    """Return the result of `check()`. An exception or a value of another type becomes `unknown`.
 
-    Raises only `UserInterrupt`, when the user presses Ctrl-C during the check, and `SpentError`,
-    when the alarm of `cpu_limit` rings.
+    Raises only `UserInterrupt`, when the user presses Ctrl-C during the check, and `SpentError`, at
+    the alarm of `cpu_limit`.
     """
     try:
         with telling_interrupts():
@@ -199,7 +203,7 @@ def _limited(name: str, text: str) -> CheckResult:
 
 
 def _crashed(name: str, error: BaseException) -> CheckResult:
-    """The result of a checker that raised `error`; called while `error` is handled."""
+    """Return the result of a checker that raised `error`. Call this while handling `error`."""
     return CheckResult(
         name,
         Verdict.UNKNOWN,
@@ -210,12 +214,12 @@ def _crashed(name: str, error: BaseException) -> CheckResult:
 
 
 def was_limited(result: CheckResult) -> bool:
-    """Whether a result is `unknown` because a limit was reached: a larger limit may decide it."""
+    """Whether a result is `unknown` because of a limit, so that a larger limit may decide it."""
     return result.verdict is Verdict.UNKNOWN and bool(result.details.get(_LIMITED))
 
 
 def traceback_of(result: CheckResult) -> str | None:
-    """The traceback in a crashed checker's result; `None` for a checker that did not crash."""
+    """Return the traceback in a crashed checker's result; `None` for other results."""
     return "\n".join(result.explanation) if result.details.get(_CRASHED) else None
 
 
@@ -241,7 +245,7 @@ def checked_result(name: str, result: object, *, whole: bool = True) -> CheckRes
 
 
 def _unstorable(result: CheckResult) -> str | None:
-    """Return the reason why a store cannot keep `result`; `None` if a store can keep it."""
+    """Return why a store cannot keep `result`, or `None`."""
     if not _is_well_formed(result):
         return "a field is not of its type"
     try:

@@ -29,7 +29,7 @@ KEY: Final = "known"
 
 
 class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One known failure; `fails` says whether it still makes a soak or a report fail."""
+    """One known failure. `fails` says whether it still makes a soak or a report fail."""
 
     signature: str
     ticket: str
@@ -38,12 +38,12 @@ class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def words(self) -> str:
-        """The ticket, followed by the note if there is one: `KUDU-1234, leaders have no lease`."""
+        """The ticket, and the note if there is one: `KUDU-1234, leaders have no lease`."""
         return ", ".join(part for part in (self.ticket, self.note) if part)
 
 
 class KnownFailures(msgspec.Struct, frozen=True):
-    """All known failures of a file; as a boolean, false if there are none."""
+    """All known failures of a file. As a boolean, this is false if there are none."""
 
     entries: tuple[KnownFailure, ...] = ()
 
@@ -60,8 +60,9 @@ class KnownFailures(msgspec.Struct, frozen=True):
         return max(covering, key=lambda entry: len(entry.signature), default=None)
 
     def mark(self, signature: str) -> str:
-        """The end of a failure's line in a list: ` [new]` or ` [known: KUDU-1234]`; empty if this
-        object has no entries.
+        """Return the end of a failure's line in a list: ` [new]` or ` [known: KUDU-1234]`.
+
+        It is empty if no failures are known.
         """
         entry = self.of(signature)
         new = " [new]" if self else ""
@@ -73,7 +74,7 @@ class KnownFailures(msgspec.Struct, frozen=True):
         return entry is not None and not entry.fails
 
     def gone(self, signatures: Iterable[str]) -> list[KnownFailure]:
-        """The entries that cover none of these signatures."""
+        """Return the entries that cover none of these signatures."""
         seen = [self.of(signature) for signature in signatures]
         return [entry for entry in self.entries if entry not in seen]
 
@@ -82,7 +83,7 @@ NONE_KNOWN: Final = KnownFailures()
 
 
 def read_known(path: Path) -> KnownFailures:
-    """The known failures in a file; raises `UsageError` for an unreadable file or unknown keys."""
+    """Return the known failures in a file; raises `UsageError` if it has unknown keys."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -94,7 +95,7 @@ def read_known(path: Path) -> KnownFailures:
 
 
 def known_in(values: dict[str, Any], path: Path) -> KnownFailures:
-    """The known failures among the values of a file; raises `UsageError` for a wrong entry."""
+    """Return the known failures among the values of a file; raises `UsageError`."""
     try:
         entries = msgspec.convert(values.get(KEY, []), type=tuple[KnownFailure, ...])
     except msgspec.ValidationError as error:

@@ -20,18 +20,18 @@ import msgspec
 
 CHECK_TIME_LIMIT_S: Final = 120.0
 MIB: Final = 1 << 20
-_GRACE: Final = 1.25  # the alarm rings after the limit, for checkers that ignore it
+_GRACE: Final = 1.25  # the alarm comes after the limit, for checkers that ignore the limit
 _GRACE_S: Final = 0.5
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one check of one history; if a limit is `None`, the checker uses its default.
+    """The limits of one check of one history. If a limit is `None`, the checker uses its default.
 
     The result of a check that ran out of memory names `memory_mib`. The caller must set this limit
-    with `memory_limit`, since it holds for the whole process.
+    with `memory_limit`, since it applies to the whole process.
     """
 
-    alarm: ClassVar[bool] = False  # whether an alarm ends a checker that exceeds `cpu_s`
+    alarm: ClassVar[bool] = False  # an alarm ends a checker that exceeds `cpu_s`
     cpu_s: float = CHECK_TIME_LIMIT_S
     steps: int | None = None
     configurations: int | None = None
@@ -71,8 +71,9 @@ def cpu_limit(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def memory_limit(mib: int) -> Iterator[None]:
-    """Let the process grow by at most `mib` beyond its present size while the block runs; an
-    existing lower limit stays in force.
+    """Let the process grow by at most `mib` beyond its present size inside this context.
+
+    If a lower limit already exists, it stays.
     """
     import resource
 

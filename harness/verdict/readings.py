@@ -1,4 +1,4 @@
-"""Checks a history that can be read in two ways; it convicts only if both readings convict.
+"""Checks a history that can be read in two ways; it is invalid only if it is so in both.
 
 The values, the order of the ops or the model may be ambiguous. If the verdicts of the two readings
 differ, the verdict is `unknown`, and its reason says how the user can decide.
@@ -17,11 +17,11 @@ from harness.plugins import PreparedCheck
 
 @dataclass(frozen=True, slots=True)
 class EitherCheck:
-    """The check of two readings of one history; their verdicts must agree.
+    """The check of two readings of one history. Their verdicts must agree.
 
     `titles` name the readings in explanations. `second` prepares the check of the second reading;
-    if this raises `HistoryError` or `UsageError`, the first reading counts alone. `reason` turns
-    the two verdicts into a reason, and `rule` is the rule of the verdict `unknown`. With
+    if this raises `HistoryError` or `UsageError`, only the first reading counts. `reason` turns the
+    two verdicts into a reason, and `rule` is the rule of the verdict `unknown`. With
     `only_convictions`, the second reading is prepared and judged only if the first one is invalid.
     """
 
@@ -40,7 +40,7 @@ class EitherCheck:
     def check(
         self, *, time_limit_s: float, draw: bool
     ) -> tuple[CheckResult, Counterexample | None]:
-        """Judge both readings; the verdict is `unknown` if their verdicts differ."""
+        """Judge both readings. The verdict is `unknown` if their verdicts differ."""
         end_s = time.monotonic() + time_limit_s
         limit_s = time_limit_s if self.only_convictions else time_limit_s / 2
         first, drawn = self.first.check(time_limit_s=limit_s, draw=draw)

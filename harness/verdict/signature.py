@@ -36,7 +36,7 @@ NO_FAULT: Final = "no fault"
 SIGNATURE: Final = "signature"
 """The key of the signature in the details of a result."""
 PARTS: Final = 3
-"""The number of parts of a signature; in results, the shape follows as a fourth part."""
+"""The number of parts of a signature. In results, the shape follows as a fourth part."""
 SHAPES_SHOWN_MAX: Final = 3
 INVOLVED_MAX: Final = 2
 KINDS_MAX: Final = 6
@@ -56,7 +56,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def sign(results: Iterable[CheckResult], history: History) -> tuple[CheckResult, ...]:
-    """Return the results; each failed result gets its signature in its details."""
+    """Return the results. Each failed result gets its signature in its details."""
     return tuple(_signed(result, history) for result in results)
 
 
@@ -83,15 +83,16 @@ def failure_of(results: Sequence[CheckResult]) -> Failure | None:
 
 
 def split(text: str) -> tuple[str, str]:
-    """Split a signature with a shape into signature and shape; the shape is empty if the failure
-    concerns no operation.
+    """Split a signature with a shape into signature and shape.
+
+    The shape is empty if the failure concerns no operation.
     """
     parts = text.split(SEPARATOR)
     return SEPARATOR.join(parts[:PARTS]), SEPARATOR.join(parts[PARTS:])
 
 
 def shapes_text(counts: Counter[str]) -> str:
-    """The most frequent shapes with their numbers of runs: `get 71, list 36`."""
+    """Return the most frequent shapes with their numbers of runs: `get 71, list 36`."""
     parts = [f"{shape} {count}" for shape, count in counts.most_common(SHAPES_SHOWN_MAX)]
     more = len(counts) - len(parts)
     return ", ".join([*parts, *([f"{more} more"] if more else [])])
@@ -112,8 +113,9 @@ def signature(result: CheckResult, history: History) -> str:
 
 
 def begun_until(result: CheckResult, history: History) -> int | None:
-    """Return the number of operations that were invoked up to the last operation that `result`
-    involves; `None` if it involves no operation.
+    """Return how many operations began before or with the last operation that `result` involves.
+
+    `None` if it involves no operation.
     """
     ops = involved(result, history)
     if not ops:
@@ -132,7 +134,7 @@ def _joined(*parts: str) -> str:
 
 
 def rule_of(result: CheckResult) -> str:
-    """The name of the broken rule, or of the obstacle to a verdict."""
+    """Return the name of the broken rule, or of the obstacle to a verdict."""
     details = result.details
     rule = details.get("rule")
     if isinstance(rule, str) and rule:
@@ -151,7 +153,7 @@ def rule_of(result: CheckResult) -> str:
 
 
 def rule_of_words(reason: str) -> str:
-    """The first clause of a reason, without parts that differ from seed to seed."""
+    """Return the first clause of a reason, without parts that differ from seed to seed."""
     clause = _CLAUSE.split(_VARYING.sub("…", reason), maxsplit=1)[0].strip()
     return clause[:RULE_CHARACTERS_MAX] or "no reason given"
 
@@ -185,10 +187,10 @@ def _kinds(op: Op) -> Sequence[str]:
 
 
 def _fault(history: History, ops: Sequence[Op]) -> str:
-    """Return the kind of the fault that was active at the last of `ops`, or else of the last fault
-    before; empty if no fault had begun.
+    """Return the kind of the fault that was active at the last of `ops`.
 
-    Without ops, the fault at the end of the run counts.
+    If none was active, it is the last fault before; empty if no fault had begun. Without ops, the
+    fault at the end of the run counts.
     """
     if not len(history):
         return ""

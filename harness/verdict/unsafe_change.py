@@ -3,11 +3,13 @@
 If a replica group has lost its majority for good, an administrator can make it serve again by
 overruling its votes and forcing a configuration of the remaining replicas upon it (Kudu's
 `unsafe_change_config`). This gives up data that only the excluded replicas had: acknowledged writes
-may be gone, two histories of the group may exist, and neither breaks a promise. Two parties must
-report the change: a client of the harness, by the event `config-forced` {group} before it asks for
-the change, and the target, by the event `config-overruled` {group, term, index, kept, left_out}
-before the change has any effect. The second event goes into the history as the op `unsafe-change`.
-Without the first event, the second is only the claim of a node and excuses nothing.
+may be gone, two histories of the group may exist, and neither breaks a promise.
+
+Two parties must report the change. A client of the harness reports it by the event `config-forced`
+{group} before it asks for the change. The target reports it by the event `config-overruled` {group,
+term, index, kept, left_out} before the change has any effect. This event goes into the history as
+the op `unsafe-change`. Without the first event, the second is only the claim of a node and excuses
+nothing.
 
 Missing or duplicate data after the change prove nothing, so an invalid result becomes `unknown`
 with the reason. The history before the change is also judged separately, and may be invalid. A
@@ -54,8 +56,9 @@ def _forced(op: Op) -> _Excuse:
 
 
 def _impostors(history: History) -> Iterator[_Excuse]:
-    """Yield one excuse per program that took a node's port. The excuse begins at the node's last
-    exit, since a running node keeps its port.
+    """Yield one excuse for each program that took a node's port.
+
+    The excuse begins at the node's last exit, since a running node keeps its port.
     """
     ended: dict[object, int] = {}
     for op in history.of_process(HARNESS):
@@ -70,7 +73,7 @@ def _impostors(history: History) -> Iterator[_Excuse]:
 def temper(
     history: History, result: CheckResult, check: Callable[[History], CheckResult]
 ) -> CheckResult:
-    """Return `result`, changed to `unknown` if an unsafe change or an impostor explains it.
+    """Return `result`, changed to `unknown` if an unsafe change or another program explains it.
 
     `check` judges a history in the same way as `history` was judged.
     """

@@ -41,9 +41,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @classmethod
     def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-        """A phrase for a definite answer, such as `and was refused: exists`; empty for a plain
-        "ok".
-        """
+        """Return a phrase for an answer, such as `and was refused: exists`; "" for a plain "ok"."""
         del call
         result = answer.get("result", "ok")
         return "" if result == "ok" else f"and was refused: {result}"
@@ -65,8 +63,9 @@ class Vocabulary(Generic[C]):
         return iter(self.by_name.values())
 
     def call_of(self, f: str, value: Any) -> C:
-        """Return the operation of this name and value; raises `UsageError` if the vocabulary has no
-        such operation or the value does not fit.
+        """Return the operation of this name and value.
+
+        Raises `UsageError` if the vocabulary has no such operation, or the value does not fit.
         """
         kind = self.by_name.get(f)
         if kind is None:
@@ -84,19 +83,20 @@ class Vocabulary(Generic[C]):
 
 
 def fields_of(op: Op | None) -> Mapping[str, Any]:
-    """Return the value of an op if it is an object, else an empty mapping: foreign histories have
-    other values, too.
+    """Return the value of an op if it is an object, else an empty mapping.
+
+    Foreign histories have other values, too.
     """
     return op.value if op is not None and isinstance(op.value, Mapping) else {}
 
 
 def is_ok(pair: Pair) -> bool:
-    """Whether an operation succeeded; an `ok` op whose `result` is not "ok" is a refusal."""
+    """Whether an operation succeeded. An `ok` op whose `result` is not "ok" is a refusal."""
     return pair.type is OpType.OK and fields_of(pair.completion).get("result", "ok") == "ok"
 
 
 def names_in_words(names: Iterable[str]) -> str:
-    """Return the quoted names as a text; of a long list, only the first names and a count."""
+    """Return the quoted names as a text; of a long list, only the first and a count."""
     quoted = [repr(name) for name in names]
     left = len(quoted) - NAMES_SHOWN_MAX
     more = f" and {left} more" if left > 0 else ""

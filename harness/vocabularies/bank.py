@@ -15,8 +15,9 @@ from harness.vocabularies import Call, Vocabulary
 
 
 class Transfer(Call, frozen=True, rename={"source": "from", "target": "to"}):
-    """Move `amount`, which is positive, in one transaction; the fields of the value are `from`,
-    `to` and `amount`.
+    """Move `amount`, which is positive, in one transaction.
+
+    The fields of the value are `from`, `to` and `amount`.
     """
 
     f: ClassVar[str] = "transfer"
@@ -30,7 +31,7 @@ class Transfer(Call, frozen=True, rename={"source": "from", "target": "to"}):
 
 
 class Read(Call, frozen=True):
-    """Read the balances of all accounts in one transaction; the answer has them in `value`."""
+    """Read the balances of all accounts in one transaction. The answer has them in `value`."""
 
     f: ClassVar[str] = "read"
 

@@ -16,7 +16,7 @@ class Add(Call, frozen=True):
 
 
 class Read(Call, frozen=True):
-    """Read the counter; the answer has its `value`."""
+    """Read the counter. The answer has its `value`."""
 
     f: ClassVar[str] = "read"
 

@@ -20,13 +20,13 @@ from harness.vocabularies import Call, Vocabulary, names_in_words
 
 
 class _Change(Call, frozen=True):
-    """A change of one table; the answer contains the table's new version."""
+    """A change of one table. The answer contains the table's new version."""
 
     mutates: ClassVar[bool] = True
 
     @classmethod
     def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-        """A phrase for a refusal, or for the new version of an altered or renamed table."""
+        """Return a phrase for a refusal, or for the new version of a table."""
         result, version = answer.get("result", "ok"), answer.get("schema_version")
         if result == "exists":
             return f"and was refused: {call.get('new_name', call['name'])!r} exists"
@@ -41,7 +41,7 @@ class LookCall(Call, frozen=True):
 
     @classmethod
     def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-        """A phrase with the id, versions and columns of the table that the answer contains."""
+        """Return a phrase with the id, versions and columns of the table in the answer."""
         del call
         if answer.get("result") == "not-found":
             return "and found it missing"
@@ -87,7 +87,7 @@ class Create(_Change, frozen=True):
     ranges: list[tuple[str, str]] = msgspec.field(default_factory=list)
 
     def asked(self) -> Any:
-        """The value of the invocation, without the field `ranges` if the table has none."""
+        """Return the value of the invocation, without the field `ranges` if the table has none."""
         value = super().asked()
         ranges = {"ranges": [list(each) for each in self.ranges]} if self.ranges else {}
         return {name: value[name] for name in value if name != "ranges"} | ranges
@@ -96,8 +96,8 @@ class Create(_Change, frozen=True):
 class Alter(_Change, frozen=True):
     """Alter a table by atomic `steps`: ["add", column], ["drop", column], ["rename", old, new].
 
-    Tables with ranges also have ["add-range", start, end, buckets] and ["drop-range", start, end];
-    if `buckets` is empty, the range gets as many tablets as the table has per range.
+    Tables with ranges also have ["add-range", start, end, buckets] and ["drop-range", start, end].
+    If `buckets` is empty, the range gets as many tablets as the table has per range.
     """
 
     f: ClassVar[str] = "alter"
@@ -108,7 +108,7 @@ class Alter(_Change, frozen=True):
 
 
 class Rename(_Change, frozen=True):
-    """Rename a table, which keeps its id; the new name must be free."""
+    """Rename a table. The table keeps its id, and the new name must be free."""
 
     f: ClassVar[str] = "rename"
     past: ClassVar[str] = "renamed"
@@ -118,12 +118,12 @@ class Rename(_Change, frozen=True):
 
     @classmethod
     def about(cls, call: Mapping[str, Any]) -> str:
-        """A phrase with the table and its new name."""
+        """Return a phrase with the table and its new name."""
         return f"table {call['name']!r} to {call['new_name']!r}"
 
 
 class Delete(_Change, frozen=True):
-    """Delete a table; its name is free afterwards."""
+    """Delete a table. Its name is free afterwards."""
 
     f: ClassVar[str] = "delete"
     past: ClassVar[str] = "deleted"
@@ -132,8 +132,9 @@ class Delete(_Change, frozen=True):
 
 
 class Get(LookCall, frozen=True):
-    """Read a table: the answer also has `columns`, `column_ids`, `comment` and
-    `applied_schema_version`.
+    """Read a table.
+
+    The answer also has `columns`, `column_ids`, `comment` and `applied_schema_version`.
     """
 
     f: ClassVar[str] = "get"
@@ -142,15 +143,16 @@ class Get(LookCall, frozen=True):
 
 
 class List(ListCall, frozen=True):
-    """List all tables: the answer has `tables`, [name, id, version] per table, sorted by name."""
+    """List all tables. The answer has `tables`: [name, id, version] per table, sorted by name."""
 
     f: ClassVar[str] = "list"
     past: ClassVar[str] = "listed"
 
 
 class Locate(LookCall, frozen=True):
-    """Locate the tablets of a table: the answer has `tablets`, with id, key range, replicas and
-    leader per tablet.
+    """Locate the tablets of a table.
+
+    The answer has `tablets`, with id, key range, replicas and leader of each tablet.
     """
 
     f: ClassVar[str] = "locate"
@@ -159,7 +161,7 @@ class Locate(LookCall, frozen=True):
 
 
 class IsCreateDone(LookCall, frozen=True):
-    """Ask if a table is created: the answer has `done`, true if all tablets of the table run."""
+    """Ask if a table is created. The answer has `done`: true if all tablets of the table run."""
 
     f: ClassVar[str] = "is-create-done"
     past: ClassVar[str] = "asked about the creation of"
@@ -167,7 +169,7 @@ class IsCreateDone(LookCall, frozen=True):
 
 
 class IsAlterDone(LookCall, frozen=True):
-    """Ask if an alter is done: the answer has `done`, true if all tablets have the new version."""
+    """Ask if an alter is done. The answer has `done`: true if all tablets have the new version."""
 
     f: ClassVar[str] = "is-alter-done"
     past: ClassVar[str] = "asked about the alteration of"
@@ -190,7 +192,7 @@ class Listed(msgspec.Struct, array_like=True):
 
 
 class Answered(msgspec.Struct):
-    """The fields of answers with their types; in histories of other tools, ids may be numbers."""
+    """The fields of answers with their types. In histories of other tools, ids may be numbers."""
 
     table_id: Ident = None
     comment: Ident = None

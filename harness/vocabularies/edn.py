@@ -36,11 +36,11 @@ SET: Final = "#{}"
 SET_MARK: Final = "\x1e"
 """The placeholder for `SET` in values from a file, before `settled` converts them."""
 OTHER_KEY: Final = "\x1f"
-"""The prefix of a map key that is not a string: the key itself, such as a number, follows as JSON.
+"""The prefix of a map key that is not a string. The key itself, such as a number, follows as JSON.
 It is used only in values from a file, before `settled` converts them."""
 STRING_KEY: Final = "\x1d"
-"""The prefix of a string key that itself begins with `SET_MARK`, `OTHER_KEY` or `STRING_KEY`; used
-only in values from a file, before `settled` converts them."""
+"""The prefix of a string key that itself begins with `SET_MARK`, `OTHER_KEY` or `STRING_KEY`. It is
+used only in values from a file, before `settled` converts them."""
 _VERBS: Final = {
     f":{name}": name
     for name in ("append", "r", "w", "read", "write", "rp", "insert", "delete", "update")
@@ -63,7 +63,7 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 def members(value: Any) -> list[Any] | None:
-    """The elements of a list or set; `None` if `value` is neither."""
+    """Return the elements of a list or set; `None` if `value` is neither."""
     if isinstance(value, (list, tuple, set, frozenset)):
         return list(value)
     if isinstance(value, dict) and len(value) == 1:
@@ -73,8 +73,10 @@ def members(value: Any) -> list[Any] | None:
 
 
 def number_of(token: str) -> Any:
-    """Return the number that `token` denotes in EDN, or `None` if it denotes no number; raises
-    `ValueError` if the number is out of range. As in Clojure, a leading zero means octal digits.
+    """Return the number that `token` denotes in EDN, or `None` if it denotes no number.
+
+    Raises `ValueError` if the number is out of range. As in Clojure, a leading zero means octal
+    digits.
     """
     if (octal := _OCTAL.fullmatch(token)) is not None:
         if not octal[2].strip("01234567"):
@@ -153,8 +155,9 @@ def _is_ambiguous(key: str) -> bool:
 
 
 def _json_key(key: str) -> tuple[Any] | None:
-    """Return the value whose JSON is `key`, as a tuple of one; `None` if `key` is not JSON, or is
-    the JSON of a string.
+    """Return the value whose JSON is `key`, as a tuple of one.
+
+    `None` if `key` is not JSON, or is the JSON of a string.
     """
     try:
         value = msgspec.json.decode(key)
@@ -165,7 +168,7 @@ def _json_key(key: str) -> tuple[Any] | None:
 
 @functools.lru_cache(maxsize=10_000)
 def _key(raw: str) -> str:
-    """Return the key `raw` of an EDN map in the form that the key has in an op's value."""
+    """Return the key `raw` of an EDN map in the form that it has in an op's value."""
     if raw.startswith((OTHER_KEY, STRING_KEY)):
         return raw[1:]
     if raw.startswith(":") and _KEYWORD.fullmatch(raw):
@@ -178,10 +181,9 @@ def _key(raw: str) -> str:
 
 
 def settled(value: Any) -> Any:
-    """Convert a client's value, as read from a file, to the form that it has in an op; lists are
-    changed in place.
+    """Convert a client's value, as read from a file, to the form that it has in an op.
 
-    Raises `HistoryError` for a set with a duplicate element.
+    Lists are changed in place. Raises `HistoryError` for a set with a duplicate element.
     """
     if type(value) is list:
         if _COLLECTIONS.isdisjoint(map(type, value)):
@@ -204,7 +206,7 @@ def settled(value: Any) -> Any:
 
 
 def without_colons(value: Any) -> Any:
-    """Return a value that was read from JSON, without colons in names of micro-operations."""
+    """Remove the colons from names of micro-operations in a value that was read from JSON."""
     if type(value) is list:
         for item in value:
             if type(item) is list and item and type(item[0]) is str and item[0] in _VERBS:
@@ -227,7 +229,7 @@ def _ordered(items: list[Any]) -> list[Any]:
 
 
 def loose(value: Any) -> Any:
-    """Convert a value, as read from a file, to plain JSON without EDN's forms, for display only."""
+    """Convert a value from a file to plain JSON without EDN's forms, for display only."""
     if isinstance(value, str):
         return _bare(value)
     if isinstance(value, list):
@@ -285,7 +287,7 @@ def _quoted(text: str) -> str:
 
 
 def _atom(text: str) -> str:
-    """The EDN form of a string for which `is_edn_atom` is true."""
+    """Return the EDN form of a string for which `is_edn_atom` is true."""
     if text.startswith('#"'):
         return _quoted(text[2:])
     if (tagged := _TAGGED.fullmatch(text)) is not None:

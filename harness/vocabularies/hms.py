@@ -37,7 +37,7 @@ class _OfTable(Call, frozen=True):
 
     @classmethod
     def about(cls, call: Mapping[str, Any]) -> str:
-        """The text `db1.t0`, or `db1.t0 to db2.t1` for a rename."""
+        """Return `db1.t0`, or for a rename `db1.t0 to db2.t1`."""
         text = full_name(call["database"], call["name"])
         if "new_name" in call:
             text += f" to {full_name(call['new_database'], call['new_name'])}"
@@ -45,7 +45,7 @@ class _OfTable(Call, frozen=True):
 
 
 class Create(_OfTable, frozen=True):
-    """Create a table, which must not exist yet."""
+    """Create a table, which must not exist."""
 
     f: ClassVar[str] = "create"
     past: ClassVar[str] = "created"
@@ -67,7 +67,7 @@ class Alter(_OfTable, frozen=True):
 
 
 class Rename(_OfTable, frozen=True):
-    """Rename a table and perhaps change its database: the metastore replaces the whole table."""
+    """Rename a table and perhaps change its database. The metastore replaces the whole table."""
 
     f: ClassVar[str] = "rename"
     past: ClassVar[str] = "renamed"
@@ -80,7 +80,7 @@ class Rename(_OfTable, frozen=True):
 
 
 class Drop(_OfTable, frozen=True):
-    """Drop a table; its name is free afterwards."""
+    """Drop a table. Its name is free afterwards."""
 
     f: ClassVar[str] = "drop"
     past: ClassVar[str] = "dropped"
@@ -91,8 +91,10 @@ class Drop(_OfTable, frozen=True):
 
 
 class Get(_OfTable, frozen=True):
-    """Read a table: the answer has the `nonce` of the table's last change, and `directory`, which
-    is "gone" if the table's files are missing.
+    """Read a table.
+
+    The answer has the `nonce` of the table's last change, and `directory`, which is "gone" if the
+    table's files are missing.
     """
 
     f: ClassVar[str] = "get"
@@ -102,13 +104,13 @@ class Get(_OfTable, frozen=True):
 
     @classmethod
     def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-        """A phrase that says if the table existed."""
+        """Return a phrase that says if the table existed."""
         del call
         return "and found it" if answer.get("result", "ok") == "ok" else "and found it missing"
 
 
 class List(Call, frozen=True):
-    """List all tables: the answer has `tables`, the sorted names as `database.name`."""
+    """List all tables. The answer has `tables`: the sorted names as `database.name`."""
 
     f: ClassVar[str] = "list"
     past: ClassVar[str] = "listed all tables"
@@ -120,7 +122,7 @@ class List(Call, frozen=True):
 
 
 class Poll(Call, frozen=True):
-    """Read on in the notification log from this client's position, which begins at the log's end.
+    """Read the notification log from this client's position, which is first the log's end.
 
     The answer has `after`, the id after which the client reads, and at most `POLL_MAX` `events`,
     each as [id, time in ms, kind, full name before, full name after, nonce before, nonce after]. If

@@ -21,7 +21,7 @@ ACCESS_CONTROL: Final = "access-control"
 
 
 class _OfToken(Call, frozen=True):
-    """An operation on one token; sentences do not show the token."""
+    """An operation on one token. Sentences do not show the token."""
 
     @classmethod
     def about(cls, call: Mapping[str, Any]) -> str:
@@ -30,7 +30,7 @@ class _OfToken(Call, frozen=True):
 
 
 class Issue(_OfToken, frozen=True):
-    """Issue a new token to `owner`: the answer has `token`."""
+    """Issue a new token to `owner`. The answer has `token`."""
 
     f: ClassVar[str] = "issue"
     past: ClassVar[str] = "asked for"

@@ -1,5 +1,6 @@
-"""The vocabulary `ids`: a generator of ids. The answer of `generate` has the field `value`: a
-number or text that no other answer has.
+"""The vocabulary `ids`: a generator of ids.
+
+The answer of `generate` has the field `value`: a number or text that no other answer has.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from harness.vocabularies import Call, Vocabulary
 
 
 class Generate(Call, frozen=True):
-    """Generate an id, which the answer has in `value`."""
+    """Generate an id. The answer has it in `value`."""
 
     f: ClassVar[str] = "generate"
     mutates: ClassVar[bool] = True

@@ -14,8 +14,9 @@ from harness.vocabularies import Call, Vocabulary
 
 
 class Insert(Call, frozen=True):
-    """Insert a row with a unique `id` and with `key` into the table, unless a row of either table
-    has this key.
+    """Insert a row with a unique `id` and with `key` into the table.
+
+    It is refused if a row of either table has this key.
     """
 
     f: ClassVar[str] = "insert"

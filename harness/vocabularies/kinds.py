@@ -29,9 +29,9 @@ READS: Final = (
     | logs.CALLS.reads
     | {_READING_TXN}
 )
-"""The kinds that only read; every other kind counts as a change."""
+"""The kinds that only read. Every other kind counts as a change."""
 
 
 def kind_of(op: Op) -> str:
-    """Return the kind of an operation: its `f`, or a separate kind for read-only transactions."""
+    """Return the kind of an operation: its `f`, or another kind for read-only transactions."""
     return _READING_TXN if op.f == Txn.f and only_reads(op.value) else op.f

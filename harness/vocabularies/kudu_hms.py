@@ -38,7 +38,7 @@ class HiveRename(Call, frozen=True):
 
 
 class HiveGet(Call, frozen=True):
-    """Read a table's entry in Hive: the answer has its `table_id`, `comment` and `masters`."""
+    """Read a table's entry in Hive. The answer has its `table_id`, `comment` and `masters`."""
 
     f: ClassVar[str] = "hive-get"
     past: ClassVar[str] = "read in Hive"
@@ -46,7 +46,7 @@ class HiveGet(Call, frozen=True):
 
 
 class HiveList(Call, frozen=True):
-    """List the tables in Hive: the answer has `tables`, the sorted names of all entries."""
+    """List the tables in Hive. The answer has `tables`: the sorted names of all entries."""
 
     f: ClassVar[str] = "hive-list"
     past: ClassVar[str] = "listed in Hive"

@@ -14,7 +14,7 @@ from harness.vocabularies import Call, Vocabulary
 
 
 class Acquire(Call, frozen=True):
-    """Take the lock for `lease_ms`; the `value` of the answer is the fencing token."""
+    """Take the lock for `lease_ms`. The `value` of the answer is the fencing token."""
 
     f: ClassVar[str] = "acquire"
     mutates: ClassVar[bool] = True

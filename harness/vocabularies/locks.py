@@ -1,7 +1,7 @@
 """The vocabulary `lock`: one lock, free at first, that a client holds until it releases it.
 
-An acquire that does not get the lock, and a release by a client that does not hold it, are a
-`fail`. A system may release the lock of a client whose session is closed, but not before: until a
+An acquire that does not get the lock is a `fail`. So is a release by a client that does not hold
+the lock. A system may release the lock of a client whose session is closed, but not before: until a
 client asks for a release, it holds the lock.
 """
 

@@ -25,7 +25,7 @@ class Assign(Call, frozen=True):
 
 
 class Send(Call, frozen=True):
-    """Append the message `value` to the log `key`; the `value` of the answer is its offset."""
+    """Append the message `value` to the log `key`. The `value` of the answer is its offset."""
 
     f: ClassVar[str] = "send"
     mutates: ClassVar[bool] = True
@@ -34,7 +34,7 @@ class Send(Call, frozen=True):
 
 
 class Poll(Call, frozen=True):
-    """Read the next messages of the assigned keys; the answer has them in `value`, by key."""
+    """Read the next messages of the assigned keys. The answer has them in `value`, by key."""
 
     f: ClassVar[str] = "poll"
 

@@ -25,7 +25,7 @@ class AddMaster(Call, frozen=True):
 
 
 class RemoveMaster(Call, frozen=True):
-    """Remove a master from the members; the master must not be the leader."""
+    """Remove a master from the members. The master must not be the leader."""
 
     f: ClassVar[str] = "remove-master"
     mutates: ClassVar[bool] = True

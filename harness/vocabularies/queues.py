@@ -2,8 +2,8 @@
 
 The answer of a dequeue has the field `value`: the element that it took, or null if the queue was
 empty. The answer of a drain has the field `value`: a list of all elements that it took until the
-queue was empty. A drain that is interrupted is an `info`; its `value`, if any, lists the elements
-that it took.
+queue was empty. A drain that is interrupted is an `info`. If its `value` is present, it lists the
+elements that it took.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Enqueue(Call, frozen=True):
 
 
 class Dequeue(Call, frozen=True):
-    """Take one element, which the answer has in `value`; null if the queue was empty."""
+    """Take one element. The answer has it in `value`, or null if the queue was empty."""
 
     f: ClassVar[str] = "dequeue"
     mutates: ClassVar[bool] = True
 
 
 class Drain(Call, frozen=True):
-    """Take elements until the queue is empty; the answer has them in the list `value`."""
+    """Take elements until the queue is empty. The answer has them in the list `value`."""
 
     f: ClassVar[str] = "drain"
     mutates: ClassVar[bool] = True

@@ -13,7 +13,7 @@ from harness.vocabularies import Call, Vocabulary
 
 
 class Read(Call, frozen=True):
-    """Read the register; the answer has its `value`."""
+    """Read the register. The answer has its `value`."""
 
     f: ClassVar[str] = "read"
 

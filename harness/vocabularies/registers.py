@@ -14,7 +14,7 @@ from harness.vocabularies import Call, Vocabulary
 
 
 class Read(Call, frozen=True):
-    """Read the register `key`; the answer has its `value`."""
+    """Read the register `key`. The answer has its `value`."""
 
     f: ClassVar[str] = "read"
     key: str

@@ -47,14 +47,15 @@ Kind = Literal["insert", "upsert", "update", "delete"]
 Mode = Literal["latest", "snapshot", "read-your-writes"]
 Replica = Literal["leader", "any"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
-"""Kinds of row writes. An insert fails if the row exists, an update or delete fails if the row is
-missing, and an upsert works in both cases. Update and upsert change only the cells they name."""
+"""Kinds of row writes. An insert fails if the row exists. An update or delete fails if the row is
+missing. An upsert works in both cases. Update and upsert change only the cells that they name."""
 RESULTS: Final = ("ok", "already-present", "not-found", "invalid", "failed")
 
 
 class Write(Call, frozen=True):
-    """Write `rows` to a table in order, each as [kind, key, cells]; a delete has no cells. `nonce`
-    is unique.
+    """Write `rows` to a table in order, each as [kind, key, cells].
+
+    A delete has no cells. `nonce` is unique.
     """
 
     f: ClassVar[str] = "write"
@@ -81,14 +82,13 @@ class Read(Call, frozen=True):
 
 
 class Scan(Call, frozen=True):
-    """Scan the rows with keys in [start, end) (null: no bound), in all tablets that may contain
-    such rows.
+    """Scan the rows with keys in [start, end) (null: no bound), in all tablets that may have some.
 
     In the mode `latest` each tablet returns its current rows: its leader returns all acknowledged
     rows, any other replica the rows that it has. In the mode `snapshot` all tablets return the
     state at the timestamp `at`, or, if `at` is null, at a timestamp that the first tablet chooses.
     In the mode `read-your-writes` all tablets return the state at a timestamp that is not below any
-    timestamp that this client received before; so the rows include the client's own writes.
+    timestamp that this client received before. So the rows include the client's own writes.
     """
 
     f: ClassVar[str] = "scan"

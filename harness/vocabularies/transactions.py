@@ -36,14 +36,14 @@ class Txn(Call, frozen=True):
 
 
 def only_reads(value: Any) -> bool:
-    """Whether this transaction changes nothing; the value may contain Jepsen's keywords."""
+    """Whether this transaction changes nothing. The value may contain Jepsen's keywords."""
     return isinstance(value, list) and all(
         isinstance(mop, list | tuple) and mop and mop[0] in ("r", ":r") for mop in value
     )
 
 
 def play(mops: Sequence[Mop], lists: Mapping[str, list[Any]]) -> tuple[list[Mop], dict[str, Any]]:
-    """Return the answer of a transaction on these lists, and the new content of the changed lists.
+    """Return the answer of a transaction on these lists, and the new content of changed lists.
 
     The function is for targets that first read all keys of a transaction and then write them.
     """

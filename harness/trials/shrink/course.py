@@ -23,9 +23,9 @@ from harness.trials.shrink.search import SEEDS_DEFAULT, Search, Step
 from harness.trials.trials import Kind, Trial, Trials
 
 MANY: Final = 500
-"""The number of operations above which a lower rate is cheaper than dropping them one by one."""
+"""With more operations than this, a lower rate is cheaper than dropping them one by one."""
 START_SEEDS: Final = 100
-"""The maximum number of seeds that are tried to see the failure for the first time."""
+"""How many seeds are tried at most to see the failure for the first time."""
 
 
 class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +106,7 @@ def _first_failure(
 ) -> tuple[Case, Trial, Kind]:
     """Return the case of the first seed that fails, its trial, and the kind of its failure.
 
-    Nothing in this case is left to be drawn. The trial may end earlier than the case.
+    The case leaves no choice to the seed any more. The trial may end earlier than the case.
     """
     first: tuple[Case, Trial, Kind] | None = None
     others: dict[Kind, None] = {}
@@ -119,8 +119,8 @@ def _first_failure(
                 each = msgspec.structs.replace(undrawn(each), faults=None)
             planned = plan_case(each, environment).case
             planned = msgspec.structs.replace(planned, draw=0, drawn={}, given=())
-            # Try shorter runs only for a known kind, and only with the first seed: others seldom
-            # fail.
+            # Shorter runs are tried only for a known kind, and only with the first seed: others
+            # seldom fail.
             early = kind is not None and number == 0
             for run in (*(load.beginnings(planned) if early else ()), planned):
                 if first is not None:
@@ -172,7 +172,7 @@ def _shrink(search: Search) -> None:
 
 
 def _choose_fault(search: Search, plain: Case) -> None:
-    """Try a short run with one fault, then with two or three; else keep all faults of `plain`."""
+    """Try a short run with one fault, then with two or three; else keep all faults."""
     few = "a short run with few faults"
     if (
         search.first_quickly(faults.packed_cases(plain, (1,)), few) is None
@@ -184,7 +184,7 @@ def _choose_fault(search: Search, plain: Case) -> None:
 
 
 def _record_operations(search: Search) -> bool:
-    """Replace the generator by its operations; if the failure vanishes, first reduce the load."""
+    """Replace the generator by its operations. If the failure vanishes, reduce the load first."""
     if operations.record_operations(search, few=True):
         return True
     fast = search.best
@@ -208,7 +208,7 @@ def _record_operations(search: Search) -> bool:
 
 def _cut_after_failure(search: Search) -> None:
     """End the run soon after the operations that the failed checker names."""
-    if search.exhausted:  # no CPU time is left to run the witness
+    if search.exhausted:  # no CPU time is left to run the case
         return
     listed = operations.recorded(search.witness())
     last_ns = max((op.at_ns for op, blamed in listed if blamed), default=None)

@@ -18,11 +18,11 @@ from harness.plan.random_case import NONE
 from harness.trials.shrink.search import Search
 
 FIRST_AT_NS: Final = 1 * NS_PER_S
-"""The start of the first fault of a packed case: clients have found the leader by then."""
+"""The start of the first fault of a packed case. By then, clients have found the leader."""
 AFTER_NS: Final = 2 * NS_PER_S
-"""The time for which operations continue after the last fault of a packed case."""
+"""How long operations continue after the last fault of a packed case."""
 PACKED_MAX: Final = 6
-"""Above this number of faults, they are not tried one by one or in small groups."""
+"""With more faults than this, they are not tried one by one or in small groups."""
 ROUND_NS: Final = NS_PER_S // 10
 """Shortened durations are multiples of this."""
 _NODE: Final = re.compile(r"\bnode:[^\s,]+")
@@ -74,7 +74,7 @@ def packed(case: Case, faults: Sequence[Fault]) -> Case:
 
 
 def end_of(faults: Sequence[Fault]) -> int:
-    """The end of the last fault, in ns."""
+    """Return the end of the last fault, in ns."""
     return max((fault.at_ns + fault.duration_ns for fault in faults), default=0)
 
 
@@ -139,7 +139,7 @@ def _united(case: Case) -> Iterator[Case]:
 
 
 def wait_less(search: Search) -> None:
-    """Let faults strike at earlier occurrences of their events, which need fewer operations."""
+    """Let faults begin at earlier occurrences of their events, which need fewer operations."""
     for number in range(len(search.case.faults or ())):
         search.first(_earlier_events(search.case, number), "an earlier event")
 

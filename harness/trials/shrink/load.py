@@ -19,7 +19,7 @@ from harness.trials.shrink.search import Search
 
 NODES_MAX: Final = 16
 BEGINNINGS: Final = (16, 8, 4)
-"""The parts of a run that are tried in place of the whole run: a 16th, an 8th, and so on."""
+"""The parts of a run that are tried in place of the whole run: a 16th, an 8th, and a 4th."""
 BEGINNING_S_MIN: Final = 2.0
 """The shortest chaos phase that is tried as the beginning of a run."""
 OP_TIMEOUT_DEFAULT_S: Final = Case(seed=0).op_timeout_s
@@ -35,7 +35,7 @@ def beginning(case: Case, limit_s: float) -> Case:
 
 
 def beginnings(case: Case) -> Iterator[Case]:
-    """Yield ever longer beginnings of the case; together they cost less than the whole run."""
+    """Yield longer and longer beginnings of the case; together they cost less than the run."""
     for part in BEGINNINGS:
         limit_s = case.time_limit_s / part
         if limit_s >= BEGINNING_S_MIN and case.ops is None:
@@ -43,7 +43,7 @@ def beginnings(case: Case) -> Iterator[Case]:
 
 
 def shrink_time(search: Search) -> None:
-    """Shorten the chaos phase; a fault that would outlive it then lasts until the heal."""
+    """Shorten the chaos phase. A fault that would outlive it then lasts until the heal."""
     case = search.case
     lasting = max((fault.at_ns for fault in case.faults or ()), default=0) / NS_PER_S
     lasting = max([lasting, *(op.at_ns / NS_PER_S for op in case.ops or ())])
@@ -121,7 +121,7 @@ def _with_fewer_nodes(search: Search, options: tuple[Option, ...]) -> Iterator[C
     for option in options:
         name = option.key
         value = case.target_options.get(name)
-        if type(value) is not int or value > NODES_MAX:  # larger numbers are no node counts
+        if type(value) is not int or value > NODES_MAX:  # a larger number is no number of nodes
             continue
         for lower in range(value):
             changed = msgspec.structs.replace(
@@ -134,7 +134,6 @@ def _with_fewer_nodes(search: Search, options: tuple[Option, ...]) -> Iterator[C
 
 
 def _nodes(search: Search, case: Case) -> int:
-    """The number of nodes of a case; 0 if the case cannot be planned."""
     try:
         return len(plan_case(case, search.environment).nodes)
     except UsageError:

@@ -15,14 +15,14 @@ from harness.trials.recorded import after_warm_up, recorded_ops
 from harness.trials.shrink.search import Search, Witness
 
 RECORDED_SEEDS: Final = 5
-"""The number of seeds with which recorded operations are tried. The failure must still occur
-although the operations come at fixed times."""
+"""How many seeds recorded operations are tried with. The failure must still occur although the
+operations come at fixed times."""
 ALL_SEEDS: Final = 3
-"""The number of seeds for trials with all recorded operations, which cost the most."""
+"""How many seeds are used for trials with all recorded operations, which cost the most."""
 OPS_MAX: Final = 20_000
-"""The maximum number of operations that are recorded, to limit memory and time."""
+"""How many operations are recorded at most, to limit memory and time."""
 NAMES_MAX: Final = 8
-"""The maximum number of names that are merged one at a time."""
+"""How many names are merged one at a time at most."""
 NEW: Final = "new_"
 """The prefix of a field that contains an object's new name, as in `new_name`."""
 ONE_NAME: Final = "one name in place of several"
@@ -30,14 +30,13 @@ BEFORE_NS: Final = NS_PER_S
 AFTER_NS: Final = NS_PER_S // 2
 """An operation is near a fault if it begins at most `BEFORE_NS` before or `AFTER_NS` after it."""
 LATE: Final = 16
-"""The number of operations just before the failure that may suffice to reproduce a race."""
+"""How many operations just before the failure may suffice to reproduce a race."""
 TAIL_NS: Final = NS_PER_S // 10
 GAPS_NS: Final = tuple(int(s * NS_PER_S) for s in (0.01, 0.05, 0.2, 0.5, 1, 2))
 
 
 def record_operations(search: Search, *, few: bool = False) -> bool:
-    """Replace the generator of the best case by the operations that it generated, or by a `few` of
-    them.
+    """Replace the generator of the best case by the operations that it generated, or `few` of them.
 
     A list of operations begins with the chaos phase, so recorded operations and faults all come
     later by the length of the warm-up. Returns whether the case still fails.
@@ -84,7 +83,7 @@ def _indices(pair: Pair) -> set[int]:
 
 
 def near_faults(witness: Witness) -> list[ScheduledOp]:
-    """Return the operations that were invoked shortly before or after the beginning of a fault."""
+    """Return the operations that were invoked shortly before or after a fault began."""
     begun_ns = [fault.start for fault in faults_of(witness.history)]
     return [
         op
@@ -99,8 +98,8 @@ def _guesses(
     """Return lists of operations that may suffice: the shortest first, all operations last.
 
     An operation is related to a blamed one if both contain the same text, such as a table's name,
-    that at most half of the operations contain. If the checker blames no operation, those `near` a
-    fault may suffice.
+    that at most half of the operations contain. If the checker blames no operation, the ones `near`
+    a fault may suffice.
     """
     blamed = [op for op, is_blamed in listed if is_blamed]
     count = Counter(text for op, _ in listed for text in set(_texts(op.value)))
@@ -142,7 +141,7 @@ def _texts(value: Any) -> Iterator[str]:
 def merge_names(search: Search) -> None:
     """Rename tables and other objects to the name that most operations use.
 
-    A name is the text of a field; a field and its `new_` variant, such as `name` and `new_name`,
+    A name is the text of a field. A field and its `new_` variant, such as `name` and `new_name`,
     share their names.
     """
     counts: dict[str, Counter[str]] = {}
@@ -158,7 +157,7 @@ def merge_names(search: Search) -> None:
 
 
 def _names(op: ScheduledOp) -> Iterator[tuple[str, str]]:
-    """Yield each field whose value is a name, such as a table's; names inside lists are ignored."""
+    """Yield each field whose value is a name, such as a table's. Names inside lists are ignored."""
     if isinstance(op.value, dict):
         for key, text in op.value.items():
             if isinstance(text, str):
@@ -181,7 +180,6 @@ def _renamed(case: Case, key: str, names: Sequence[str], name: str) -> Case:
 
 
 def _different(guesses: Sequence[list[ScheduledOp]]) -> list[list[ScheduledOp]]:
-    """Leave out repeated guesses."""
     return [guess for place, guess in enumerate(guesses) if guess not in guesses[:place]]
 
 

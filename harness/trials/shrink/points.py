@@ -1,9 +1,9 @@
 """Replaces faults at planned times by faults at points of the target's code.
 
-A defect may show only if a fault strikes within a window of a few milliseconds. In a smaller case,
-a fault at a planned time nearly always misses this window. The logs of the failing run name the
+A defect may show only if a fault begins within a window of a few milliseconds. In a smaller case, a
+fault at a planned time nearly always misses this window. The logs of the failing run name the
 points (`Env.point`) and events that each killed node passed just before its end. A fault that waits
-for such a point, and then for the same delay, hits the window in many runs.
+for such a point, and then for the same delay, begins inside the window in many runs.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from harness.trials.shrink.faults import FIRST_AT_NS, packed
 from harness.trials.shrink.search import Search
 
 VERBS: Final = ("kill", "power-cut", "restart")
-"""The verbs of faults that end a process; the node's log shows the end."""
+"""The verbs of faults that end a process. The node's log shows the end."""
 POINTS_MAX: Final = 8
-"""The maximum number of points that are tried per kind of fault."""
+"""How many points are tried at most per kind of fault."""
 WITHIN_S: Final = 0.05
 """The longest time from a point to the end of its node, in seconds."""
 _LOGGED: Final = re.compile(r"(\d+\.\d+) (\S+) (\{.*\})")
@@ -31,7 +31,7 @@ _ID: Final = re.compile(r"[0-9a-f]{8}")
 
 
 def cases_at_points(search: Search, case: Case) -> Iterator[Case]:
-    """Yield short cases with one fault at a point; the points closest to a node's end come first.
+    """Yield short cases with one fault at a point. Points closest to a node's end come first.
 
     `case` is the best case with its faults in plain words (`faults.in_plain_words`).
     """

@@ -1,9 +1,9 @@
-"""The search of a shrink: smaller variants are tried with several seeds, and the first variant that
-fails in the same way becomes the new best case.
+"""The search of a shrink: finds smaller and smaller cases that fail in the same way.
 
-Variants and seeds have a fixed order, and the first success in this order counts, even if another
-worker succeeds earlier. So the result does not depend on the number of workers, unless the limit of
-CPU time ends the search.
+Smaller variants of the best case are tried with several seeds. The first variant that fails in the
+same way becomes the new best case. Variants and seeds have a fixed order, and the first success in
+this order counts, even if another worker succeeds earlier. So the result does not depend on the
+number of workers, unless the limit of CPU time ends the search.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ SEEDS_DEFAULT: Final = 4
 LONGER_S: Final = 30.0
 """A run is long if it takes this much more simulated time than the run of the best case."""
 RARE_FACTOR: Final = 4
-"""The factor by which large chunks get more seeds if the best case fails with no other seed."""
+"""If the best case fails with no other seed, large chunks are tried with this many times more
+seeds."""
 FEW: Final = 8
-"""The number of items up to which each chunk is tried with all seeds."""
+"""With up to this number of items, each chunk is tried with all seeds."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -49,9 +50,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Witness(msgspec.Struct, frozen=True):
-    """The history and the results of one case that was run in this process, and the lines of each
-    node's log.
-    """
+    """The history and results of one case that was run in this process, and the nodes' logs."""
 
     plan: Plan
     history: History
@@ -88,7 +87,6 @@ class Search:
 
     @property
     def case(self) -> Case:
-        """The best case so far."""
         return self.best.case
 
     @property
@@ -97,13 +95,13 @@ class Search:
         return self._trials.exhausted
 
     def try_one(self, candidate: Case | None, words: str, *, seeds: int | None = None) -> bool:
-        """Try one candidate; if it fails in the same way with a seed, it becomes the best case."""
+        """Try one candidate. If it fails in the same way with a seed, it becomes the best case."""
         return candidate is not None and self.first([candidate], words, seeds=seeds) is not None
 
     def first_quickly(
         self, candidates: Iterable[Case], words: str, *, seeds: int | None = None
     ) -> int | None:
-        """Try all candidates with only the best case's seed; if none fails, try them as `first`
+        """Try all candidates with only the best case's seed. If none fails, try them as `first`
         does.
 
         If the failure hardly depends on the seed, candidates that never fail then cost few trials.
@@ -121,7 +119,7 @@ class Search:
     def first(
         self, candidates: Iterable[Case], words: str, *, seeds: int | None = None
     ) -> int | None:
-        """Try candidates in order until one fails in the same way (`kind`); return its position.
+        """Try candidates in order until one fails in the same way (`kind`); returns its position.
 
         Each candidate is tried with the seed of the best case and the following seeds. Candidates
         that cannot be planned are skipped. A run that lasts much longer than the best one, such as
@@ -196,7 +194,7 @@ class Search:
         chunk_max: int,
         seeds: int,
     ) -> Sequence[Item]:
-        """Drop items until the failure needs each of the rest, and return the rest."""
+        """Drop items until the failure needs each of the rest; returns the rest."""
         size = max(1, min(len(items) // 2, chunk_max))
         while items and not self.exhausted:
             at = 0
@@ -221,9 +219,7 @@ class Search:
         words: str,
         seeds: int,
     ) -> int | None:
-        """Drop the first chunk at or after `at` that the failure does not need; return its
-        position.
-        """
+        """Drop the first chunk from `at` on that the failure does not need; returns its position."""
         begins = range(at, len(items), size)
         usual = min(seeds, self._seeds)
         return self._in_rounds(
@@ -240,7 +236,7 @@ class Search:
             return sum(self.kind in trial.kinds for trial in results)
 
     def witness(self) -> Witness:
-        """Run the best case in this process, to see its history; the run costs CPU time, too.
+        """Run the best case in this process, to see its history. The run costs CPU time, too.
 
         Raises `KeyboardInterrupt` if the user interrupted the run.
         """
