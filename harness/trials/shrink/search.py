@@ -219,7 +219,7 @@ class Search:
         words: str,
         seeds: int,
     ) -> int | None:
-        """Drop the first chunk from `at` on that the failure does not need; returns its position."""
+        """Drop the first chunk from `at` on that the failure does not need; return its place."""
         begins = range(at, len(items), size)
         usual = min(seeds, self._seeds)
         return self._in_rounds(
