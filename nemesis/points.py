@@ -194,7 +194,6 @@ class AtPoints(Nemesis, suits_all=False):
     def _fault(
         self, number: int, words: str, rng: random.Random, *, at_ns: int, duration_ns: int
     ) -> Fault:
-        """Return fault number `number` (from 0), with drawn arguments for its words."""
         return Fault(
             id=f"{self.name}-{number + 1}",
             nemesis=self.name,
@@ -232,7 +231,6 @@ def _fault_of(words: str) -> AimedNemesis:
 
 
 def _at_one_of(points: Sequence[str], rng: random.Random) -> str:
-    """Draw a fault that strikes at one of the points, in words."""
     words = f"{_one(rng, AT_A_POINT)} when event {_one(rng, points)}"
     nth, after_ms = _one(rng, NTH), _one(rng, AFTER_MS)
     if nth > 1:

@@ -123,7 +123,6 @@ def _message(exchange: Exchange, number: int) -> bytes:
 
 
 def _read(come: bytes, exchange: Exchange, number: int) -> api.Reply:
-    """Decode an answer. Raises `EOFError` if it is incomplete, `TProtocolException` if invalid."""
     transport = _Bytes(come)
     limits = {"string_length_limit": ANSWER_BYTES_MAX, "container_length_limit": ANSWER_BYTES_MAX}
     protocol = TBinaryProtocol(transport, strictRead=True, **limits)

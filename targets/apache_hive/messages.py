@@ -69,7 +69,6 @@ class KuduEntry(api.MetaTable, frozen=True):
 
 
 def _written(table: api.MetaTable) -> Any:
-    """Return the struct that replaces a table's stored struct in the metastore."""
     if not isinstance(table, KuduEntry):
         return _view(table)
     row = copy.deepcopy(table.row)

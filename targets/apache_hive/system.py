@@ -87,7 +87,6 @@ class ApacheHiveSystem(MetastoreSystem):
         return [node for node in alive if node is not None]
 
     async def _is_alive(self, address: Address) -> str | None:
-        """Return the metastore's name if it accepts a connection, else `None`."""
         try:
             (await self._connect(address, timeout_s=self.ask_s)).close()
         except ChannelError:

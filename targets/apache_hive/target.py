@@ -220,7 +220,6 @@ def _require_kerberos() -> None:
 
 
 def _layout(settings: TargetSettings) -> Layout:
-    """Build the layout. Options that only bundled metastores have keep their defaults."""
     theirs = default_values(HiveTarget.options)
     options = {**theirs, **settings.options, "zookeeper": ZooKeeperKind.ENSEMBLE.value}
     return Layout(msgspec.structs.replace(settings, options=options))

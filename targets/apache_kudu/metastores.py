@@ -171,7 +171,6 @@ class RealMetastores(Metastores):
             yield from self._fresh(_differences(leader, seen))
 
     def _fresh(self, differences: list[str]) -> list[str]:
-        """Return the differences that were first seen less than `_STAYS_S` ago."""
         now_s = self._env.clock.monotonic_ns() / 1e9
         self._differ = {text: self._differ.get(text, now_s) for text in differences}
         return [text for text, at_s in self._differ.items() if now_s - at_s < _STAYS_S]

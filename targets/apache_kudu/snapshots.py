@@ -156,7 +156,6 @@ def _located(table_id: str, place: m.TabletLocations) -> Json:
 
 
 async def _describe(ask: Ask, table_id: str) -> tuple[Json, Sequence[m.TabletLocations]] | None:
-    """Return the fields of a table that the page lacks, and the table's tablets."""
     which = m.TableIdentifier(table_id=table_id)
     where = m.GetTableLocationsRequest(
         table=which, max_returned_locations=_TABLETS_MAX, any_replica=True

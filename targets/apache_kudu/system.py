@@ -110,7 +110,6 @@ class ApacheKuduSystem(KuduSystem):
         return (await self.ready()).ok
 
     async def _leader(self) -> str | None:
-        """Return the address of the leading master."""
         leader = (await self.roles()).leader
         return None if leader is None else self._layout.all_masters[leader]
 
@@ -164,7 +163,6 @@ class ApacheKuduSystem(KuduSystem):
             await self._ask(address, LeaderStepDownRequest(uuid, tablet_id))
 
     async def _learn_names(self, known: Collection[str]) -> None:
-        """Ask the servers whose addresses are not in `known` for their uuids."""
         addresses = {*self._layout.all_masters.values(), *self._layout.tservers.values()}
         await asyncio.gather(*map(self._learn_name, sorted(addresses.difference(known))))
 
@@ -211,7 +209,7 @@ class ApacheKuduSystem(KuduSystem):
     @override
     def _limits(self, masters: Mapping[str, Any], tservers: Mapping[str, Any]) -> dict[str, Any]:
         del masters, tservers
-        return {}  # unchanged: Kudu's default limits, which checkers assume
+        return {}  # checkers assume Kudu's default limits
 
     @override
     async def _dumps(self, roles: Roles) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -258,7 +256,6 @@ class ApacheKuduSystem(KuduSystem):
         return {"cluster_id": says.cluster_id, "hms": {"last_event": last, "events": []}}
 
     def _voters(self, dump: Mapping[str, Any]) -> list[str]:
-        """Return the addresses of the voting masters in a master's configuration."""
         config = dump["raft"]["config"] or {"peers": []}
         voters = [peer["uuid"] for peer in config["peers"] if peer["member_type"] == "VOTER"]
         return [self._names.get(uuid, uuid) for uuid in voters]

@@ -130,13 +130,11 @@ class Upgrade:
         return True
 
     async def _serves(self, address: str) -> bool:
-        """Whether a tablet server serves all its replicas that are not tombstones."""
         listed = await self._rpc.call(address, m.ListTabletsRequest(), timeout_s=_CALL_S)
         return all(each.state == _RUNNING for each in listed.tablets if each.data_state == _READY)
 
 
 async def _until(holds: Callable[[], Awaitable[bool]], *, within_s: float = _SERVES_S) -> None:
-    """Wait until a condition holds, or until `within_s` has passed."""
     try:
         async with asyncio.timeout(within_s):
             while not await _answered(holds):  # noqa: ASYNC110 - remote state

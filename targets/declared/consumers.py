@@ -42,7 +42,6 @@ class Consumers:
 
 
 def _checked(key: str, messages: Any) -> list[Any]:
-    """Return the messages if each is a pair of offset and message."""
     pairs = [] if messages is None else messages
     good = isinstance(pairs, list) and all(
         isinstance(pair, list | tuple)

@@ -162,7 +162,6 @@ def _is_index(step: object, values: object) -> bool:
 
 
 def _explained(error: str) -> tuple[str, Path]:
-    """Split msgspec's message into its text and the path of the value."""
     place = _PLACE.match(error)
     if place is None:
         return error, ()
@@ -182,7 +181,6 @@ def _in_words(what: str) -> str:
 
 
 def _struct_at(kind: Any, path: Path) -> Any:
-    """Return the struct type that decodes the value at `path`, inside a value of type `kind`."""
     for step in path:
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             for field in msgspec.structs.fields(kind):
@@ -192,7 +190,6 @@ def _struct_at(kind: Any, path: Path) -> Any:
 
 
 def _struct_in(kind: Any) -> Any:
-    """Return the first struct type in a union's members or a container's element type."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return kind
     inner = (_struct_in(each) for each in getattr(kind, "__args__", ()))

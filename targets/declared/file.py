@@ -163,7 +163,6 @@ class Declared:
 
 
 def _check_keys(document: Document, values: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for an unknown top-level key, or if the table `[client]` is missing."""
     system_keys = [field.encode_name for field in msgspec.structs.fields(Declaration)]
     for key in values:
         if key not in system_keys:

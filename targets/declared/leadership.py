@@ -132,7 +132,6 @@ class Leadership:
 
 
 async def _server(session: Session) -> str | None:
-    """Return the identity of the server, or `None` if it does not report one."""
     try:
         return await session.server()
     except (*FAILURES, DeclinedError):

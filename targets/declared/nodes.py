@@ -163,7 +163,6 @@ def words(declared: Declared, key: str, written: str | Sequence[str]) -> tuple[s
 
 
 def _texts(table: NodeTable) -> Iterable[str]:
-    """Yield every text of a table that may contain placeholders, except contents of files."""
     for written in (table.command, table.clock_probe, *table.setup):
         yield from [written] if isinstance(written, str) else written
     if table.ready is not None:
@@ -174,7 +173,6 @@ def _texts(table: NodeTable) -> Iterable[str]:
 
 
 def _placeholders(texts: Iterable[str]) -> Iterable[tuple[str, str, str]]:
-    """Yield each placeholder in the texts, with its kind and the part after the colon."""
     for text in texts:
         for match in _PLACEHOLDER.finditer(text):
             yield match[0], match[1], match[2] or ""
@@ -186,7 +184,6 @@ def _add(ports: Mapping[str, list[int]], names: Iterable[str], more: Iterable[in
 
 
 def _add_ports(declared: Declared, group: _Group, ports: Mapping[str, list[int]]) -> None:
-    """Add the ports that a group declares, and the ports in its placeholders."""
     for port in group.table.ports:
         if not 1 <= port <= 65535:
             raise declared.error(f"{group.key}.ports", f"has {port}; a port is in 1 .. 65535")
@@ -274,8 +271,6 @@ class _Builder:
         return tuple(self._filled(key, word) for word in words(self.declared, key, written))
 
     def _filled(self, key: str, text: str) -> str:
-        """Fill in the placeholders of this module, and check the names in all others."""
-
         def value(match: re.Match[str]) -> str:
             kind, rest = match[1], match[2]
             if kind in self.table.each and rest is None:
@@ -296,7 +291,6 @@ class _Builder:
         return _PLACEHOLDER.sub(value, text)
 
     def _list(self, name: str) -> str:
-        """Fill in the list `name` of `each` for every node of the group, and join the results."""
         written = self.table.each[name]
         each = written if isinstance(written, Each) else Each(each=written)
 

@@ -217,7 +217,6 @@ def _setup_of(written: object) -> list[tuple[str, object]]:
 
 
 def _entries(written: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
-    """Return the templates of a file as (key in the file, vocabulary, operation, template)."""
     entries = []
     for name, text in written.items():
         if name == SETUP:
@@ -248,7 +247,6 @@ def _entries(written: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
 
 
 def _transacted(mops: Sequence[Any], answer: Any, *, lists: bool) -> list[Any]:
-    """Return the micro-operations of an answer. They must match the request."""
     if not isinstance(answer, list) or len(answer) != len(mops):
         raise MalformedError(f"the answer to {len(mops)} micro-operations is {shown(answer)}")
     whole = []
@@ -267,7 +265,6 @@ def _transacted(mops: Sequence[Any], answer: Any, *, lists: bool) -> list[Any]:
 
 
 def _stored_by(request: Request) -> list[Any]:
-    """Return the values that a request stores, or compares with stored values."""
     if request.f == "txn":
         return [element for f, _, element in request.value if f != "r"]
     asked = request.value or {}
@@ -279,7 +276,6 @@ def _is_whole(value: Any) -> TypeGuard[int]:
 
 
 def _numbers(value: Any) -> Any:
-    """Convert the value, or its elements, to whole numbers where they mean whole numbers."""
     if isinstance(value, list):
         return [_numbers(each) for each in value]
     if isinstance(value, dict):
@@ -290,7 +286,6 @@ def _numbers(value: Any) -> Any:
 
 
 def _members(value: Any) -> list[Any]:
-    """Return the members of a list and of the lists in it, or a list of any other value."""
     return [inner for each in value for inner in _members(each)] if _is_list(value) else [value]
 
 

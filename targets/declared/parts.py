@@ -100,7 +100,6 @@ class Parts:
         return nodes
 
     def _check_addresses(self, nodes: Sequence[NodeSpec]) -> None:
-        """Raise `UsageError` if the client's settings name a missing node, such as a Sentinel."""
         ports = {node.name: node.ports for node in nodes}
         for address in self.protocol.addresses:
             if address.node not in ports:

@@ -42,7 +42,6 @@ def explained(parts: Parts, error: StartError) -> UsageError:
 
 
 def _narrowed(values: Any, place: Path, part: str) -> Path:
-    """Return the path of a key for this `part` in the table at `place`, or the table's path."""
     for step in place:
         values = values[step]
     key = next((key for key in _KEYS[part] if key in values), None)
@@ -50,6 +49,5 @@ def _narrowed(values: Any, place: Path, part: str) -> Path:
 
 
 def _of_whole(what: str, parts: Parts) -> tuple[str, ...]:
-    """Return the key that is to blame if all nodes run but the system does not become ready."""
     leads = parts.declared.declaration.leader is not None and "[leader]" in what
     return ("leader", "leads") if leads else ("client",)

@@ -111,7 +111,6 @@ class DeclaredSystem(System):
         return not self._leadership.is_declared and not self._protocol.joins_as_follower
 
     async def _prepare(self) -> list[str]:
-        """Prepare the operations on the first node that can do it. If none can, return why."""
         problems = []
         for address in self._addresses:
             try:
@@ -126,7 +125,6 @@ class DeclaredSystem(System):
         return problems
 
     async def _not_serving(self) -> list[str]:
-        """Try a harmless operation on each node. Return the reasons why nodes do not serve."""
         problems: dict[str, str] = {}
         refusals: dict[str, str] = {}
 
@@ -157,7 +155,6 @@ def _by_role(nodes: Mapping[str, NodeSpec]) -> dict[str, list[str]]:
 
 
 def _not_led(seen: Seen) -> list[str]:
-    """Return the reason why no node leads by the file's probe, with each node's answer."""
     if seen.leaders:
         return []
     got = [f"{name}: {text}" for name, text in {**seen.answers, **seen.problems}.items()]

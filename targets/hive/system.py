@@ -111,7 +111,6 @@ class Layout:
         )
 
     def _uri_list(self, settings: TargetSettings) -> UriList:
-        """Return the value of `--uri-list`: by default `reread` in `strict`, else Hive's `kept`."""
         chosen = settings.options["uri_list"]
         usual = UriList.REREAD if settings.profile == "strict" else UriList.KEPT
         if chosen not in ["", *UriList]:
@@ -127,7 +126,6 @@ class Layout:
         return UriList(chosen or usual)
 
     def _token_store(self, settings: TargetSettings) -> StoreKind:
-        """Return the value of `--token-store`: by default `memory` with TOKEN-MEMORY, else `db`."""
         chosen = settings.options["token_store"]
         usual = StoreKind.MEMORY if Bug.TOKEN_MEMORY in self.bugs else StoreKind.DB
         if chosen not in ["", *StoreKind]:
@@ -154,7 +152,6 @@ class Layout:
 
 
 def _real_or_ours(settings: TargetSettings, option: str, real: K, ours: K) -> K:
-    """Return an option's value. The default is `ours` in a simulation, and `real` elsewhere."""
     kinds = type(real)
     usual = ours if settings.environment in (None, SIMULATION) else real
     chosen = settings.options[option] or usual.value
@@ -291,7 +288,6 @@ class MetastoreSystem(System):
     # --- calls -------------------------------------------------------------------------------
 
     async def _without_tokens(self) -> list[str]:
-        """Return one message for each metastore that does not reject an invalid token."""
         every = self._members.listed
         replies = await asyncio.gather(
             *(self._reply(address, api.Authenticate(self.no_token)) for address in every)
@@ -303,12 +299,10 @@ class MetastoreSystem(System):
         ]
 
     async def _serves(self, address: Address) -> bool:
-        """Whether the metastore reaches the database, so that it may be added to the list."""
         reply = await self._reply(address, api.GetCurrentEventId())
         return reply is not None and not reply.error
 
     async def _ask_all(self, call: api.ApiCall) -> dict[str, Any]:
-        """Return each listed metastore's answer by name; `None` if the call failed."""
         every = self._members.listed
         replies = await asyncio.gather(*(self._reply(address, call) for address in every))
         return {
@@ -374,7 +368,6 @@ class HiveSystem(MetastoreSystem):
 
 
 async def _sequence(session: Session) -> Row:
-    """Return the only row of the table NOTIFICATION_SEQUENCE."""
     (row,) = await session.select(SEQUENCE)
     return row
 

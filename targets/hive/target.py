@@ -196,7 +196,6 @@ class HiveTarget(
     def _database(
         self, layout: Layout, options: Mapping[str, Any]
     ) -> tuple[NodeSpec, Mapping[str, Any]]:
-        """Declare the node `db`, and the `NodeSpec` fields that let metastores use it."""
         if layout.database is DatabaseKind.POSTGRES:
             from targets.hive.sql import postgres, server
 
@@ -221,7 +220,6 @@ class HiveTarget(
         return node, {}
 
     def _zookeepers(self, layout: Layout) -> tuple[Sequence[NodeSpec], Mapping[str, str]]:
-        """Declare the nodes `zk1..n`; also return the environment variables for metastores."""
         if layout.zookeepers and layout.zookeeper is ZooKeeperKind.ENSEMBLE:
             from targets.hive.zookeeper import ensemble, kazoo
 

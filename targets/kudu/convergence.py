@@ -98,7 +98,7 @@ def _open_work(leader: Dump, tservers: Sequence[str]) -> Iterator[str]:
             continue
         if tablet["state"] == "PREPARING" and tablet["table_id"] in waiting:
             continue
-        if tablet["table_id"] not in wanted:  # half of a creation, left by the profile `legacy`
+        if tablet["table_id"] not in wanted:  # `legacy` may leave tablets without a table
             yield f"tablet {tablet['id']} belongs to table {tablet['table_id']}, which is missing"
             continue
         if tablet["state"] != "RUNNING":
@@ -107,7 +107,7 @@ def _open_work(leader: Dump, tservers: Sequence[str]) -> Iterator[str]:
         yield from _misses(tablet, wanted[tablet["table_id"]], usable)
     late = leader.get("counters", {}).get("late rows", 0)
     if late and leader["ready_for_ms"] < CLEANUP_MS:
-        # A new leader needs time to remove them. The checker `bounds` judges older leaders.
+        # A new leader needs time to remove these rows. The checker `bounds` judges older leaders.
         yield f"{late} rows of deleted tables and tablets wait for their removal"
     if leader["tasks"]:
         yield f"{leader['tasks']} calls to tablet servers are pending"
@@ -125,7 +125,6 @@ def _misses(tablet: Dump, wanted: int, usable: int) -> Iterator[str]:
 
 
 def _unequal_replicas(leader: Dump, tservers: Mapping[str, Dump]) -> Iterator[str]:
-    """Yield a line for each replica that is missing, superfluous, or differs from the catalog."""
     versions = {table["id"]: table["version"] for table in leader["tables"]}
     names = {dump["uuid"]: name for name, dump in tservers.items()}
     leaders = _leaders(tservers)

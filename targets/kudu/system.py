@@ -132,7 +132,6 @@ class Layout:
         }
 
     def _among(self, option: str, names: str) -> tuple[str, ...]:
-        """Return the addresses of the named masters. Raises `UsageError` for an unknown name."""
         named = [name.strip() for name in names.split(",") if name.strip()]
         for name in named:
             if name not in self.all_masters:
@@ -248,7 +247,6 @@ class KuduSystem(System):
         return Roles(members, self._members)
 
     def _note_members(self, heard: Sequence[m.GetMasterRegistrationResponse]) -> None:
-        """Update the known voters from the answers of all masters."""
         configs = [answer.committed_config for answer in heard if answer.committed_config]
         if not configs:
             return
@@ -350,7 +348,6 @@ class KuduSystem(System):
         return await lose_names(self._rpc, nodes, every)
 
     async def _change_masters(self, f: str, nodes: Sequence[str]) -> str | None:
-        """Add or remove the masters among `nodes`, one after the other."""
         if self._admin is None:
             self._admin = KuduClient(
                 self._env,
@@ -392,7 +389,6 @@ class KuduSystem(System):
     async def _ask(
         self, address: str, request: Call[R_co], *, limit_s: float = _ASK_LIMIT_S
     ) -> R_co | None:
-        """Make one call; return `None` if no answer comes."""
         try:
             return await self._rpc.call(address, request, timeout_s=limit_s)
         except RpcError:

@@ -257,7 +257,6 @@ class KuduTarget(
 
 
 def _java() -> tuple[str, str]:
-    """Return the path of Java and the class path of Kudu's Java client. Raises `UsageError`."""
     from targets.apache_kudu.javaclient.fetching import require
 
     return require()

@@ -30,7 +30,6 @@ async def _master_groups(link: Link, request: Request) -> Values:
 
 
 async def _tserver_groups(link: Link, request: Request) -> Values:
-    """Answer with the requested groups, or by default with the terms and leaders of all groups."""
     asked = request.values.get("tablet_ids")
     if asked:
         return await _groups(link, request, asked)
@@ -52,7 +51,6 @@ async def _groups(link: Link, request: Request, asked: Sequence[str]) -> Values:
 
 
 async def _group(link: Link, request: Request, tablet_id: str) -> list[Values]:
-    """Return the state of one group in a list, which is empty if this server has no replica."""
     uuid = request.values.get("dest_uuid", link.uuid)
     answer = await link.ask(GetConsensusStateRequest(uuid, tablet_id), request)
     if answer.error is not None:

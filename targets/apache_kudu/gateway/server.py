@@ -156,7 +156,6 @@ class Gateway:
     async def _serve(
         self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Answer the calls of one connection until it ends."""
         rpc = self._dial()
         tasks: dict[asyncio.Task[None], None] = {}
         try:
@@ -191,7 +190,6 @@ class Gateway:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> Link:
-        """Shake hands with the client, after asking the server for its uuid."""
         if await reader.readexactly(len(GREETING)) != GREETING:
             raise WireFormatError("the client does not speak Kudu's RPC")
         uuid = await self._uuid(rpc, address)

@@ -50,7 +50,6 @@ class _MismatchError(Exception):
 
 
 async def _columns(link: Link, request: Request, tablet_id: str) -> dict[str, m.Column]:
-    """Return the columns of a tablet by name; none if this server does not have the tablet."""
     answer = await link.ask(m.ListTabletsRequest(), request)
     for tablet in answer.tablets:
         if tablet.tablet_id == tablet_id:
@@ -59,7 +58,6 @@ async def _columns(link: Link, request: Request, tablet_id: str) -> dict[str, m.
 
 
 def _known(columns: Mapping[str, m.Column], asked: Sequence[Values]) -> tuple[m.Column, ...]:
-    """Return the columns that a client names. Raises `_MismatchError` if the tablet lacks one."""
     names = [column["name"] for column in asked]
     unknown = [name for name in names if name not in columns]
     if unknown:
@@ -99,7 +97,6 @@ async def _write(link: Link, request: Request) -> Values:
 
 
 def _operations(columns: Mapping[str, m.Column], values: Values) -> tuple[m.RowOperation, ...]:
-    """Decode the rows by the client's schema, with the column numbers of the tablet."""
     asked = values.get("schema", {}).get("columns", [])
     theirs = read_schema({"columns": asked}).columns
     current = _known(columns, asked)
@@ -146,7 +143,6 @@ async def _scan(link: Link, request: Request) -> Values:
 
 
 async def _continue(link: Link, request: Request) -> Values:
-    """Answer a request for the next page, or for the end, of an open scanner."""
     values = request.values
     scanner = link.take_scanner(values.get("scanner_id", b""))
     if scanner is None:
@@ -164,7 +160,6 @@ def _bad_scan(text: str) -> Values:
 
 
 def _scanner(columns: Mapping[str, m.Column], new: Values) -> Scanner:
-    """Build the scanner for a new scan. Raises `ValueError` or `KeyError` if unsupported."""
     projected = _known(columns, new["projected_columns"])
     compared, wanted = list(projected), {}
     for predicate in new["column_predicates"]:

@@ -175,7 +175,6 @@ def _seen(call: ddl.DdlCall, answer: Mapping[str, Any], looks: Looks) -> dict[st
 
 
 def _columns(answer: Mapping[str, Any], looks: Looks) -> dict[str, Any]:
-    """Return the version and columns of a table, as far as the looks prove them."""
     before, after = looks.before, looks.after
     applied = committed = UNSTATED
     if before is not None and after is not None and after.table_id == answer["table_id"]:

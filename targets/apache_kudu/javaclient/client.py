@@ -230,7 +230,6 @@ class JavaClient(Client):
     async def _looks(
         self, reply: Reply, address: str, sent_ns: int, before: Version | None
     ) -> Looks:
-        """Query the master that answered, to learn the term and version of its answer."""
         after = None
         if before is not None and reply.answer is not None:
             after = await self._looker.version(address, table_id=reply.answer.get("table_id"))
@@ -270,8 +269,6 @@ class JavaClient(Client):
         addresses: Mapping[str, str],
         sent_ns: Mapping[str, int],
     ) -> dict[str, int]:
-        """Return the terms of the answers by tablet, as far as they are proven and usable."""
-
         async def term(tablet: str, address: str) -> int | None:
             lead = await self._leads.proven(address, sent_ns[tablet], tablet)
             if lead is None:
@@ -293,7 +290,6 @@ class JavaClient(Client):
 def _servers(
     call: rows.Write | rows.Read | rows.Scan, reply: Reply, sent: Iterable[Sent]
 ) -> dict[str, str]:
-    """Return the server that answered for each tablet, by the Java client's name for it."""
     if isinstance(call, rows.Write):
         return {
             each.tablet: each.server
@@ -305,7 +301,6 @@ def _servers(
 
 
 def _first_sent(sent: Sequence[Sent], method: str, servers: Mapping[str, str]) -> dict[str, int]:
-    """Return when (in ns) the first RPC to the server that answered was sent, for each tablet."""
     return {
         tablet: min(
             (

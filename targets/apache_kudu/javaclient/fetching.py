@@ -30,7 +30,6 @@ _CLASSES: Final = "classes"
 
 @contextlib.contextmanager
 def _as_usage() -> Iterator[None]:
-    """Convert errors about a missing Java to `UsageError`."""
     try:
         yield
     except InfrastructureError as error:

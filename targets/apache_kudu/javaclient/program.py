@@ -102,7 +102,6 @@ class JavaProgram:
     async def _run(
         self, started: asyncio.Future[asyncio.StreamWriter], masters: Sequence[str]
     ) -> None:
-        """Run the program until the task is cancelled. Raises `UsageError` if it ends earlier."""
         try:
             program = await asyncio.create_subprocess_exec(  # determinism: no node runs this module
                 *self._command,
@@ -139,7 +138,6 @@ class JavaProgram:
         )
 
     async def _read(self, lines: asyncio.StreamReader) -> None:
-        """Pass each answer to the operation that waits for it, until the program ends."""
         line = b""
         while True:
             try:

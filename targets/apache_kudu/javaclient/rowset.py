@@ -154,7 +154,6 @@ def written(
 
 
 def _row_result(row: Mapping[str, Any], *, lost: bool) -> str | None:
-    """Return the result of an answered row. With `lost`, an earlier attempt may have written it."""
     if row["code"] == "OK":
         return "ok"
     if lost:

@@ -98,7 +98,6 @@ class Connection:
             raise WireFormatError(f"the handshake has step {step} instead of {expected}")
 
     async def _answer(self) -> Answer:
-        """Read one answer. Raises `EOFError`, `OSError` or `WireFormatError`."""
         size = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES), "big")
         if size > FRAME_BYTES_MAX:
             raise WireFormatError(f"an answer of {size} bytes; at most {FRAME_BYTES_MAX} fit")
@@ -157,7 +156,6 @@ class Connection:
         return reply
 
     async def _read(self) -> None:
-        """Pass answers to their calls until the connection ends."""
         why = "it was closed"
         try:
             while True:

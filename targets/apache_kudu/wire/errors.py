@@ -150,7 +150,6 @@ def row_error(position: int, status: Values) -> m.RowError | None:
 
 
 def _parts(error: Values) -> tuple[int, m.AppStatus, str]:
-    """Return the code, the status and the text of an error."""
     status = error.get("status", {})
     listed = _member(m.AppStatus, int(status.get("code", 0)), m.AppStatus.RUNTIME_ERROR)
     return int(error.get("code", 0)), listed, str(status.get("message", ""))

@@ -197,7 +197,6 @@ def step_frame(step: int) -> bytes:
 
 
 def _sized(data: bytes, at: int) -> tuple[memoryview, int]:
-    """Read a length at position `at`; return that many bytes, and the position after them."""
     size, at = decode_varint(data, at)
     if at + size > len(data):
         raise WireFormatError("a part of an answer is longer than the answer")

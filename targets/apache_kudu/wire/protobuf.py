@@ -199,7 +199,6 @@ def decode(message: Message, data: bytes | memoryview, *, depth: int = 0) -> Val
 
 
 def _parts(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
-    """Yield the number, the wire type and the raw value of each field."""
     at = 0
     while at < len(data):
         tag, at = decode_varint(data, at)
@@ -225,7 +224,6 @@ def _parts(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
 def _decode_field(
     message: Message, field: Field, wire_type: int, raw: int | memoryview, depth: int
 ) -> Iterator[Any]:
-    """Yield the value of a field; a packed field yields several values."""
     expected = _WIRE_TYPES[field.kind]
     is_packed = field.repeated and expected == _VARINT and wire_type == _LENGTH
     if isinstance(raw, memoryview) and is_packed:

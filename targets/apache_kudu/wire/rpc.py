@@ -195,7 +195,6 @@ class WireRpc:
         return Session(connection, server, self._names, self._memory, deadline)
 
     async def _link(self, address: Address, deadline: float) -> tuple[Connection, str]:
-        """Return the open connection to an address, and the server's uuid. Raises `RpcError`."""
         if self._closed:
             raise RpcConnectionError("the RPC client is closed", sent=False)
         link = self._links.get(address)

@@ -236,7 +236,6 @@ def states_ends(bounds: Sequence[tuple[bytes, bytes]]) -> bool:
 
 
 def _unbounded(tablets: list[m.TabletLocations]) -> tuple[m.TabletLocations, ...]:
-    """Remove the bounds at the ends of the key space."""
     bounds = [(tablet.partition.start, tablet.partition.end) for tablet in tablets]
     if states_ends(bounds):
         for place, end in ((0, {"start": b""}), (-1, {"end": b""})):
@@ -251,7 +250,6 @@ def _unbounded(tablets: list[m.TabletLocations]) -> tuple[m.TabletLocations, ...
 async def _with_id(
     s: Session, table: Values, ask: Callable[[Values], Awaitable[Reply]], *, is_change: bool = False
 ) -> tuple[Reply, str]:
-    """Return an answer about a table, and the table's id; "" if the id is not certain."""
     if table.get("table_id"):
         return await ask(table), table["table_id"]
     for _ in range(_ROUNDS_MAX):

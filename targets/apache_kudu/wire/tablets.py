@@ -99,7 +99,7 @@ async def write(
 
     response, lead = await s.in_one_term(ask, request.tablet_id)
     if _is_mismatch(response):
-        with contextlib.suppress(RpcError):  # this only helps the next request
+        with contextlib.suppress(RpcError):  # only the next request needs the result
             await _learn_applied(s, request.tablet_id)
     return msgspec.structs.replace(response, term=lead.term)
 
@@ -110,7 +110,6 @@ def _is_mismatch(response: m.TabletResponse) -> bool:
 
 
 async def _learn_applied(s: Session, tablet_id: str) -> None:
-    """Ask a server for a tablet's columns, after a column was added or dropped."""
     reply = await s.ask(w.LIST_TABLETS, {"need_schema_info": True})
     for each in reply["tablets"]:
         if each["status"]["tablet_id"] == tablet_id and "schema" in each:
@@ -246,7 +245,6 @@ async def _scan_once(s: Session, request: m.ScanRequest) -> m.ScanResponse:
 
 
 async def _pages(s: Session, new: Values) -> list[Reply]:
-    """Return all pages of a scan. An error ends them."""
     values: Values = {"new_scan_request": new, "call_seq_id": 0, "batch_size_bytes": _BATCH_BYTES}
     pages: list[Reply] = []
     while len(pages) < PAGES_MAX:

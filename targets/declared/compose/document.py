@@ -119,7 +119,6 @@ class ComposeDocument:
         return table
 
     def _refuse_twice(self, node: Any, path: Path) -> None:
-        """Raise `UsageError` for a duplicate key, which the YAML parser would accept."""
         seen: set[str] = set()
         for key_node, _ in node.value:
             key = str(key_node.value)

@@ -258,7 +258,6 @@ class _Services:
         return None, folder
 
     def _placed(self, name: str, mounts: list[Mount]) -> tuple[str | None, dict[str, str]]:
-        """Return the mount point of the data volume, and the contents of bound files by path."""
         volumes: list[Mount] = []
         files: dict[str, str] = {}
         for mount in mounts:
@@ -275,7 +274,6 @@ class _Services:
         return (volumes[0].target if volumes else None), files
 
     def _bound(self, mount: Mount) -> dict[str, str]:
-        """Return the files that a bind mount places into the container, by absolute path."""
         try:
             names = self.declared.folder.files_below(mount.source)
             texts = {inner: self.declared.folder.text(name) for inner, name in names.items()}

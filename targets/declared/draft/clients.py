@@ -83,7 +83,6 @@ def port_of(kind: Kind | None, service: Service) -> int:
 
 
 def _port_text(kind: Kind | None, service: Service) -> str | None:
-    """Return the setting of a service that ends in the service's port."""
     if kind is ETCD:
         text = service.flag("--listen-client-urls", "-listen-client-urls") or service.variable(
             "ETCD_LISTEN_CLIENT_URLS"

@@ -187,7 +187,6 @@ class _Drafting:
 
 
 def _by_kind(services: Sequence[Service]) -> dict[str, list[str]]:
-    """Return the services by role: the kind of server or, if unknown, the service's name."""
     roles: dict[str, list[str]] = {}
     for service in services:
         roles.setdefault(service.kind_name or service.name, []).append(service.name)
@@ -195,7 +194,6 @@ def _by_kind(services: Sequence[Service]) -> dict[str, list[str]]:
 
 
 def _plain(name: str) -> str:
-    """Replace the characters that the name of a system must not contain."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in name)
 
 

@@ -164,7 +164,6 @@ def tool_name(*names: str) -> str:
 
 
 def _last(image: str) -> str:
-    """Return the last part of an image's name, without tag and digest."""
     return re.split(r"[:@]", image.rpartition("/")[2])[0]
 
 

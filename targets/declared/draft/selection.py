@@ -62,7 +62,6 @@ def selected(
 
 
 def _kind(services: Sequence[Service], questions: Questions) -> Kind | None:
-    """Return the kind of the servers that clients talk to."""
     counts = Counter(
         each.recognized.kind
         for each in services
@@ -94,12 +93,10 @@ def _kind(services: Sequence[Service], questions: Questions) -> Kind | None:
 
 
 def _may_serve(service: Service) -> bool:
-    """Whether a service of unknown kind may be an HTTP server."""
     return _is_open(service) and bool(service.ports)
 
 
 def _is_open(service: Service) -> bool:
-    """Whether a service of unknown kind may be part of the system."""
     return not (service.tool or service.ends or service.recognized)
 
 
@@ -114,7 +111,6 @@ def _is_used(kind: Kind, services: Sequence[Service]) -> bool:
 
 
 def _members(services: Sequence[Service], kind: Kind | None) -> list[Service]:
-    """Return the services that clients talk to: all of `kind`, or the most that share an image."""
     if kind is not None:
         return [each for each in services if each.kind_name == kind.name]
     served = [each.image or each.built for each in services if _may_serve(each)]
@@ -123,7 +119,6 @@ def _members(services: Sequence[Service], kind: Kind | None) -> list[Service]:
 
 
 def _needed(services: Sequence[Service], members: Sequence[Service]) -> list[Service]:
-    """Return the services that members need, even indirectly, and the members' Sentinels."""
     kept = list(members)
     for user in kept:  # `kept` grows during the loop
         for other in services:

@@ -155,7 +155,6 @@ class Survey:
 
 
 def _or(read: Any, usual: Any) -> Any:
-    """Return the result of `read`, or `usual` if the value is wrong."""
     try:
         return read()
     except UsageError:
@@ -163,7 +162,6 @@ def _or(read: Any, usual: Any) -> Any:
 
 
 def _jobs(tables: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    """Yield the services that end on their own, as another service's `depends_on` shows."""
     for table in tables:
         after = table.get("depends_on")
         for name, how in after.items() if isinstance(after, dict) else ():
@@ -172,7 +170,6 @@ def _jobs(tables: Iterable[Mapping[str, Any]]) -> Iterable[str]:
 
 
 def _commands(words: Sequence[str]) -> Iterable[str]:
-    """Yield the command as one text, or the scripts that it passes to a shell."""
     first = words[0].rpartition("/")[2] if words else ""
     if first in _SHELLS:
         yield from (word for word in words[1:] if not word.startswith("-"))

@@ -137,7 +137,6 @@ class EtcdSession(VersionedSession):
         return member == leader, number
 
     async def _ask(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request to the gateway and return the answer, which must have a header."""
         response = await self._http.fetch("POST", path, body=encoded(asked).encode())
         text = response.body.decode("utf-8", "replace").strip()
         if response.status == 400:  # 400 means that etcd found the request malformed
@@ -161,7 +160,6 @@ def _responses(answer: Mapping[str, Any], count: int) -> list[Any]:
 
 
 def _item_of(response: Any) -> tuple[Any, int]:
-    """Return the value and the revision in the answer to a range request for one key."""
     part = response.get("response_range") if isinstance(response, dict) else None
     if not isinstance(part, dict) or not isinstance(part.get("header"), dict):
         raise MalformedError(f"not an answer to a range: {shown(response)}")

@@ -118,7 +118,6 @@ class MemcachedSession(VersionedSession):
 
 
 def _key_of(key: str) -> str:
-    """Return the key in a form that memcached allows, without spaces and control characters."""
     name = quote(key, safe="") or "%"
     if len(name) > _KEY_BYTES_MAX:
         raise DeclinedError(f"a key of {len(name)} bytes; memcached allows {_KEY_BYTES_MAX}")

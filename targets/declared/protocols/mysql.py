@@ -168,7 +168,7 @@ class MySqlSession(SqlSession):
         try:
             async with self._connection.cursor() as cursor:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", aiomysql.Warning)  # "table exists", ...
+                    warnings.simplefilter("ignore", aiomysql.Warning)  # such as "table exists"
                     await cursor.execute(text, tuple(parameters))
                 if cursor.description is None:
                     return Result(None, cursor.rowcount)
@@ -188,7 +188,6 @@ class MySqlSession(SqlSession):
 
 
 def _translated(error: Exception) -> Exception:
-    """Return a refusal if the statement certainly did nothing, else an error of the connection."""
     import aiomysql
 
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0

@@ -195,7 +195,6 @@ class PostgresSession(SqlSession):
 
 
 def _translated(error: Exception) -> Exception:
-    """Return a refusal if the statement certainly did nothing, else an error of the connection."""
     import psycopg
 
     code, text = getattr(error, "sqlstate", None) or "", str(error).strip()

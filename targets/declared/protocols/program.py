@@ -189,7 +189,6 @@ class ProgramSession(Session):
         return content
 
     async def _listen(self) -> None:
-        """Read the program's stderr, and keep only the end of it."""
         stderr = self._process.stderr
         assert stderr is not None
         while data := await stderr.read(_READ_BYTES):

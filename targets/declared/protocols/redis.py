@@ -328,7 +328,6 @@ class RedisSession(Session):
 
 
 def _refuse(error: ReplyError, *, sure: bool) -> None:
-    """Raise `DeclinedError` if the command certainly did nothing, else `MalformedError`."""
     sure = sure and error.code in _NOTHING_DONE and not _LINK_FAILED.search(str(error))
     if sure or error.code in _BEFORE:
         raise DeclinedError(str(error), elsewhere=error.code in _ELSEWHERE)

@@ -99,7 +99,6 @@ def _address_of(text: str) -> Address:
 
 
 def _fields(reply: Any) -> Mapping[bytes, bytes]:
-    """Parse a node's fields, as a Sentinel lists them."""
     if not isinstance(reply, list) or len(reply) % 2:
         raise MalformedError(f"not the fields of a node: {shown(reply)}")
     return dict(zip(reply[::2], reply[1::2], strict=True))

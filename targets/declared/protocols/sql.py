@@ -293,7 +293,6 @@ def _cell(row: Sequence[Any]) -> Any:
 
 
 def _value(cell: Any) -> Any:
-    """Return the value of a column. A text is parsed as JSON."""
     if isinstance(cell, str | bytes):
         return decoded(cell)
     if isinstance(cell, Decimal) and cell.is_finite() and cell == cell.to_integral_value():

@@ -149,11 +149,6 @@ def _one_item(key: str, update: Update) -> Update:
 
 
 def _templates(*, several_items: bool) -> dict[str, dict[str, Template]]:
-    """Return the operations of all vocabularies.
-
-    `several_items` says whether the store can change several items at once.
-    """
-
     def transactions(name: str) -> dict[str, Template]:
         return {"txn": _TXN if several_items else _one_item(name, _TXN)}
 

@@ -172,7 +172,6 @@ class ZooKeeperSession(VersionedSession):
         return await self.attempt(exchange, changes=True)
 
     async def _write(self, path: str, data: bytes, version: int) -> bool:
-        """Write a znode if it has this version; return whether it had."""
         from kazoo.protocol.serialization import Create, SetData
         from kazoo.security import OPEN_ACL_UNSAFE
 
@@ -196,7 +195,6 @@ class ZooKeeperSession(VersionedSession):
         return await super().perform(template, arguments, changes=changes)
 
     async def _answer_to(self, word: str) -> str:
-        """Return the answer to a four-letter word, for which a new connection is opened."""
         stream = await Stream.open(self.env, self.address)
         try:
             await stream.send(word.encode())
@@ -226,7 +224,6 @@ class ZooKeeperSession(VersionedSession):
         return f"{self._settings.root}/harness-{quote(key, safe='')}"
 
     async def _ask(self, request: Any) -> Any:
-        """Send a request and return its answer. Raises `_RefusedError` for an error code."""
         from kazoo.protocol.serialization import GetData, ReplyHeader
 
         self._xid += 1

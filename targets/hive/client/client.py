@@ -267,7 +267,6 @@ class MetastoreClient:
             await asyncio.sleep(self._settings.retry_delay_s)
 
     def _avoid(self) -> None:
-        """Record that the metastore of the last call did not answer, so that it is tried last."""
         if self._address is not None:
             self._uris.lost(self._address, self._env.clock.monotonic_ns())
 
@@ -303,7 +302,6 @@ class MetastoreClient:
     # --- connections -------------------------------------------------------------------------
 
     async def _connected(self, operation: Operation, *, again: bool) -> Connection:
-        """Return a usable connection. Open a new one if `again`, or if the old one is too old."""
         self._note_uris(operation, self._uris.given)
         channel = self._channel
         if channel is not None and not (again or channel.broken or self._is_old()):
@@ -322,7 +320,6 @@ class MetastoreClient:
         return 0 < self._settings.lifetime_s * 1e9 <= age_ns
 
     async def _open(self, operation: Operation) -> Connection:
-        """Connect to the first metastore on the list that accepts. Raises `NoMetastoreError`."""
         for number in range(self._settings.connect_rounds):
             if number:
                 await asyncio.sleep(self._settings.connect_delay_s)
@@ -338,7 +335,6 @@ class MetastoreClient:
         raise NoMetastoreError(f"NO_METASTORE: this client knows only {names}")
 
     async def _try_open(self, operation: Operation, address: Address) -> Connection:
-        """Open a connection. On failure, record an attempt and raise `ChannelError`."""
         start_ns = self._env.clock.monotonic_ns()
         outcome = "TIMED_OUT: the operation's deadline passed"
         try:

@@ -77,7 +77,7 @@ class Events:
             "MESSAGE": msgspec.json.encode(_Message(before, after)).decode(),
         }
         await session.insert(LOG, entry)
-        self._env.event("change-written", event=number)  # announced before the commit
+        self._env.event("change-written", event=number)
 
     async def _next(self, session: Session) -> tuple[int, int]:
         locked = Bug.HIVE_16886 not in self._bugs

@@ -244,7 +244,6 @@ class Service:
             raise MetastoreError(outcome.error, outcome.message)
 
     async def _tell(self, changed: Changed | None) -> None:
-        """Write the event of a change after its commit (defect EVENT-AFTER-COMMIT)."""
         if changed is None:
             return
 

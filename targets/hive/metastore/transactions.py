@@ -81,7 +81,6 @@ class Transactions:
         return result
 
     async def _begin(self, isolation: Isolation) -> Session:
-        """Begin a transaction in an idle session that still works, or else in a new session."""
         while self._idle:
             session = self._idle.pop()
             try:

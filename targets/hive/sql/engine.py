@@ -180,7 +180,6 @@ class Engine:
     async def _put(
         self, transaction: _Transaction, place: Place, old: Row | None, new: Row | None
     ) -> None:
-        """Write a row that is new or locked, after locking the unique keys that change."""
         table = place[0]
         before = [] if old is None else list(keys_of(table, old))
         after = [] if new is None else list(keys_of(table, new))
@@ -220,7 +219,6 @@ class Engine:
     def _visible_rows(
         self, transaction: _Transaction, table: str, where: Where
     ) -> Iterator[tuple[int, Row]]:
-        """Yield the number and content of each matching row that the transaction sees."""
         if transaction.serializable:
             if len(transaction.reads) >= READS_MAX:
                 raise RefusedStatementError(f"more than {READS_MAX} reads in a transaction")
@@ -251,7 +249,6 @@ class Engine:
     async def _locked(
         self, transaction: _Transaction, table: str, where: Where
     ) -> list[tuple[int, Row]]:
-        """Lock the matching rows, and return their newest versions."""
         visible = []
         for number, _ in list(self._visible_rows(transaction, table, where)):
             place = (table, number)

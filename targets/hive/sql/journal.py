@@ -141,7 +141,6 @@ class Journal:
 
 
 def _next_record(data: bytes, offset: int, path: str) -> tuple[bytes, int] | None:
-    """Return the body and the end of the record at `offset`; `None` if the file ends within it."""
     start = offset + _LENGTH.size + _CHECKED.size
     if start > len(data):
         return None

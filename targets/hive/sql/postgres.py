@@ -183,7 +183,6 @@ class PostgresSession:
 
     @property
     def _status(self) -> _Status:
-        """The transaction's status. Raises `ConnectionLostError` if the connection is closed."""
         if self._link.closed:
             raise ConnectionLostError("the connection is closed")
         return _Status(self._connection.info.transaction_status)
@@ -191,7 +190,6 @@ class PostgresSession:
     async def _run(
         self, query: LiteralString | Composed, parameters: Sequence[object]
     ) -> AsyncCursor[Any]:
-        """Execute a statement within a transaction."""
         if self._status is _Status.IDLE:
             raise RefusedStatementError("there is no transaction in progress")
         return await self._execute(query, parameters)
@@ -214,7 +212,6 @@ class PostgresSession:
 
 
 def _matching(where: Where) -> Composed:
-    """The SQL clause `where ...` for these conditions, empty if there are no conditions."""
     from psycopg.sql import SQL, Composed, Identifier
 
     operators = {"=": SQL("{} = %s"), ">": SQL("{} > %s"), "<": SQL("{} < %s")}
@@ -225,7 +222,6 @@ def _matching(where: Where) -> Composed:
 
 
 def _translated(error: Exception) -> SqlError:
-    """Translate an error of psycopg. Errors from the server have an SQLSTATE; others do not."""
     code = getattr(error, "sqlstate", None) or RefusedStatementError.code
     mapped = RefusedStatementError.code if code.startswith(_NO_SENSE) else code
     return error_of(mapped, f"{code}: {str(error).strip()}")

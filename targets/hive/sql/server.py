@@ -111,7 +111,6 @@ def server_node(
 
 
 def _schema(databases: tuple[str, ...]) -> Iterator[str]:
-    """Yield SQL statements that create the tables and first rows, with an empty line after each."""
     for name, table in SCHEMA.items():
         columns = [f'"{column}" {_type_of(table, column)}' for column in table.columns]
         columns += [f"unique ({_names(key)})" for key in table.unique]

@@ -28,7 +28,7 @@ class DatabaseTokens:
     async def _write(self, body: Callable[[Session], Awaitable[R]]) -> R:
         async def run(session: Session) -> R:
             result = await body(session)
-            self._env.event("change-written", of="tokens")  # announced before the commit
+            self._env.event("change-written", of="tokens")
             return result
 
         return await self._run(run)

@@ -186,7 +186,6 @@ class TokenManager:
             return self._current
 
     async def _roll(self) -> tuple[int, MasterKey]:
-        """Create a new current key, read all stored keys, and remove the expired keys."""
         now = now_ms(self._env)
         keys = dict(await self._store.keys())
         lasts_ms = self._times.key_ms + self._times.max_age_ms

@@ -37,7 +37,6 @@ class ZooKeeperTokens:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """Translate ZooKeeper's errors into a MetaException, after which clients retry."""
         try:
             yield
         except ZooKeeperError as error:
@@ -45,7 +44,6 @@ class ZooKeeperTokens:
             raise MetastoreError(META, f"TokenStoreException: IOException: {error}") from error
 
     async def _open(self) -> ZooKeeper:
-        """Return the session, after creating the parent znodes if necessary."""
         if not self._has_parents:
             for path in (_ROOT, _TOKENS, _KEYS):
                 with contextlib.suppress(NodeExistsError):
@@ -109,7 +107,6 @@ class ZooKeeperTokens:
         return {ident: decode_token(data) for ident, data in children.items()}
 
     async def _read_all(self, parent: str) -> dict[str, bytes]:
-        """Return the data of each znode below `parent` by name; skip znodes that vanish."""
         session = await self._open_now()
         data = {}
         for name in await session.children(parent):

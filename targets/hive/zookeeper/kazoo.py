@@ -107,7 +107,6 @@ class KazooZooKeeper:
     # --- calls -------------------------------------------------------------------------------
 
     async def _do(self, name: str, path: str, *args: Any, **options: Any) -> Any:
-        """Make one call of kazoo's client and return its answer. Raises `ZooKeeperError`."""
         check_path(path, is_prefix=bool(options.get("sequence")))
         try:
             async with asyncio.timeout(self._answer_s):
@@ -130,7 +129,6 @@ class KazooZooKeeper:
             raise error_of(getattr(error, "code", None), message) from error
 
     def _started(self) -> KazooClient:
-        """Return kazoo's client; the first call creates it and starts to connect."""
         if self._client is None:
             from kazoo.client import KazooClient
 

@@ -75,7 +75,6 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _in_hive(call: v.HiveCall) -> hms.HmsCall:
-    """Translate an operation into the vocabulary `hms`, which defines how to read exceptions."""
     match call:
         case v.HiveDrop(name, nonce):
             return hms.Drop(*_split(name), nonce)

@@ -93,7 +93,6 @@ class LeaderFinder:
         return self._cached
 
     def _relearn(self) -> None:
-        """Ask for the masters in the background, if the last round began `relearn_s` ago."""
         every_s, busy = self._policy.relearn_s, self._relearning
         if every_s is None or (busy is not None and not busy.done()):
             return
@@ -102,7 +101,6 @@ class LeaderFinder:
             self._relearning = self._env.spawn(asked, name="relearn-masters")
 
     async def _ask_all(self, limit_s: float, *, grace_s: float) -> MasterAnswer | None:
-        """Call all masters until a leader answers, all calls end, or `limit_s` has passed."""
         self._asked_ns = self._env.clock.monotonic_ns()
         answers: list[MasterAnswer] = []
         arrived: asyncio.Queue[MasterAnswer | None] = asyncio.Queue()

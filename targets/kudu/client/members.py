@@ -142,7 +142,6 @@ class MembersClient:
     # --- replicas ----------------------------------------------------------------------------
 
     async def _plan_move(self, table: str, master: str, deadline: Deadline) -> _Move | str:
-        """Draw a replica and a destination server, or return why no replica can move."""
         located = m.GetTableLocationsRequest(
             m.TableIdentifier(table_name=table), max_returned_locations=_LOCATIONS_MAX
         )

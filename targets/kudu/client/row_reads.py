@@ -91,7 +91,6 @@ class RowReader:
         return Completion(OpType.OK, value, None, parts[-1]["node"], tuple(attempts))
 
     async def _pages(self, target: Target, asked: m.ScanRequest) -> dict[str, Any] | str:
-        """Return all rows of one tablet with their timestamp, or the reason why the scan failed."""
         rows: list[list[Any]] = []
         token, pages, count, why = b"", 0, 0, TOO_LATE
         while count < self._policy.attempts_max + PAGES_MAX:
@@ -132,7 +131,6 @@ class RowReader:
         return why
 
     async def _columns(self, target: Target, ids: Sequence[int]) -> Mapping[int, m.Column] | None:
-        """Map column ids to columns. If some `ids` are unknown, first read the schema again."""
         names = {column.id: column for column in target.table.schema.columns}
         if not set(ids) <= names.keys():
             try:
@@ -164,7 +162,6 @@ def _page(asked: m.ScanRequest, token: bytes, timestamp: int, wait_s: float) -> 
 
 
 def _row(names: Mapping[int, m.Column], ids: Sequence[int], row: Sequence[Any]) -> list[Any]:
-    """Return a row as `[key, cells]`, without cells that are null or whose column was dropped."""
     key, cells = None, {}
     for ident, cell in zip(ids, row, strict=True):
         column = names.get(ident)

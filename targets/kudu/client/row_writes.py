@@ -205,7 +205,6 @@ class RowWriter:
         return error.code in FINAL
 
     async def _repeat(self, part: _Part) -> None:
-        """Send an acknowledged part again, so that checkers can compare the answers."""
         limit_s = self._policy.mutation_attempt_timeout_s
         answered = await self._replicas.attempt(part.target, part.request, limit_s)
         if answered is None or answered.response is None or answered.error is not None:

@@ -68,6 +68,5 @@ def _planned(asked: follower_reads.StaleCall) -> Call:
 
 
 def _value(call: Call, answer: m.MasterResponse) -> dict[str, object] | None:
-    """Return the value of a complete answer; `None` if the master's state is too old."""
     value = call.answered_value(answer) if answer.error is None else call.absence_value(answer)
     return value if isinstance(value, dict) else None

@@ -160,7 +160,6 @@ class TableCache:
         )
 
     def _refused(self, name: str, error: m.MasterError | None) -> bool:
-        """Whether to ask again after this error. Raises `Gone` if the table does not exist."""
         if error is None:
             return False
         code, status = error.code, error.status

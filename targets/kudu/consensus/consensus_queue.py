@@ -118,7 +118,6 @@ class Leader:
             self._hand_over(peer)
 
     def _hand_over(self, peer: PeerProgress) -> None:
-        """Ask `peer` to run for leader, if it is to take over and has this leader's whole log."""
         transfer = self._transfer
         if transfer is None or transfer.asked or peer.config.member_type != VOTER:
             return
@@ -218,7 +217,6 @@ class Leader:
         return None
 
     def _promote(self, peer: PeerProgress) -> None:
-        """Promote a new member to voter if one more batch brings it to the commit index."""
         config = peer.config
         if not config.promote or config.member_type != NON_VOTER or self._unfit_to_change():
             return
@@ -234,7 +232,6 @@ class Leader:
         self._append(EntryKind.CONFIG, encode_config(after))
 
     def _append(self, kind: EntryKind, payload: bytes) -> None:
-        """Append an entry as leader and send it to every peer without an outstanding request."""
         self._state.append((Entry(self._state.term, self._log.last_index + 1, kind, payload),))
         if kind is EntryKind.CONFIG:
             self._refresh_peers()
@@ -273,7 +270,6 @@ class Leader:
             self.all_sent_ns = self._state.now_ns
 
     def _send_update(self, peer: PeerProgress) -> None:
-        """Send the peer's next entries, a bare heartbeat, or a snapshot."""
         assert peer.in_flight is None, f"{peer.uuid} has an outstanding request already"
         state, log = self._state, self._log
         self._request_count += 1
@@ -302,7 +298,6 @@ class Leader:
     def _answering_peer(
         self, event: ev.UpdateAnswered | ev.SnapshotSent | ev.CopyStarted
     ) -> PeerProgress | None:
-        """Return the peer whose outstanding request `event` ends; `None` if `event` is late."""
         peer = self.peers.get(event.peer_uuid)
         if peer is None or peer.in_flight != event.request_id:
             return None
@@ -374,7 +369,6 @@ class Leader:
             peer.is_hopeless = True
 
     def _wants_more(self, peer: PeerProgress) -> bool:
-        """Whether to send to `peer` again at once instead of waiting for the next heartbeat."""
         if peer.in_flight is not None or not self.leads:
             return False
         if peer.next_index <= self._log.last_index:
@@ -445,7 +439,6 @@ class Leader:
         self._resolve_reads()
 
     def _resolve_reads(self) -> None:
-        """Add a `ReadReady` for each confirmed read with a committed index, oldest first."""
         if not self._reads:
             return
         confirmed = self._reached(self._read_count, _READ_ACKED)

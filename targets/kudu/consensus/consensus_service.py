@@ -138,7 +138,6 @@ class ConsensusService:
     async def _start_copy(
         self, request: msg.StartTabletCopyRequest, _peer: str
     ) -> msg.StartTabletCopyResponse:
-        """Let the server's owner create an empty replica, unless the server already has one."""
         error = None
         if request.dest_uuid != self.local_uuid:
             error = self._refusal(request)
@@ -165,7 +164,7 @@ class ConsensusCalls:
     def __init__(self, core: RaftCore, step: Callable[[ev.Event], None]) -> None:
         self._core = core
         self._step = step
-        self._waiting: deque[Answer] = deque()  # oldest first; some may already have been sent
+        self._waiting: deque[Answer] = deque()
         self._incoming: _Incoming | None = None
 
     def stop(self) -> None:
@@ -184,7 +183,6 @@ class ConsensusCalls:
         return self._outcome(reply)
 
     def _outcome(self, reply: Answer) -> Answer:
-        """Return `reply`. If it has no response yet, keep it, so that `stop` can end it."""
         if reply.response is not None:
             return reply
         waiting = self._waiting
@@ -226,7 +224,6 @@ class ConsensusCalls:
         return installed or self._outcome(reply)
 
     def _collect(self, request: msg.InstallSnapshotRequest) -> bytes | None:
-        """Add a chunk; return the snapshot once it is complete and its checksum is right."""
         key = (
             request.caller_uuid,
             request.caller_term,

@@ -392,14 +392,12 @@ class Replica:
             self._answer_forced(self.core.log)
 
     def _answer_forced(self, log: MemoryLog) -> None:
-        """Answer the administrators whose forced configurations are durable now."""
         while self._forced and self._forced[0].opid.index <= log.durable_index:
             effect = self._forced.popleft()
             lost = IndeterminateError("it was overwritten by another leader's entry")
             effect.token.finish(effect.opid if log.holds(effect.opid) else lost)
 
     def _trace(self, kind: str, **data: Any) -> None:
-        """Announce a step, such as a vote, as an event at which faults may strike."""
         announce = self._env.event if self._trace_steps else self._env.point
         announce(kind, group=self._group_label, term=self.term, **data)
 
@@ -450,7 +448,6 @@ class Replica:
         effect.reply.set(response)
 
     def _committed(self, effect: ev.Committed) -> None:
-        """Apply committed entries, and take a snapshot if one is due."""
         core = self.core
         log = core.log
         if self._trace_steps or core.role is _LEADER:

@@ -218,7 +218,6 @@ class RaftCore:
     # --- terms and roles --------------------------------------------------------------------
 
     def _passive_role(self) -> Role:
-        """Return this replica's role if it neither leads nor runs for leader."""
         if self.uuid in self.configs.voters:
             return Role.FOLLOWER
         if any(peer.uuid == self.uuid for peer in self.config.peers):
@@ -226,7 +225,6 @@ class RaftCore:
         return Role.NON_PARTICIPANT
 
     def _become_follower(self, term: int, leader_uuid: str | None) -> None:
-        """Adopt `term` if it is newer, and stop leading or running for leader."""
         state = self._state
         assert term >= state.term, f"term {term} after {state.term}"
         if term > state.term:

@@ -127,7 +127,6 @@ class HmsDdl(Ddl):
     async def _commit(
         self, epoch: Epoch, plan: Plan, request_id: RequestId, *, is_delete: bool = False
     ) -> Reply:
-        """Write a plan. For a new table, first create its entry in the metastore."""
         if is_delete or not plan.tables or plan.table_id in epoch.catalog.tables:
             return await super()._commit(epoch, plan, request_id, is_delete=is_delete)
         (table,) = plan.tables
@@ -158,7 +157,6 @@ class HmsDdl(Ddl):
             create.end()
 
     async def _create_entry(self, table: TableRecord) -> None:
-        """Let the metastore create the entry. Raises `_TakenError` if its name is taken."""
         retried = Bug.HMS_CREATE_RETRY in self._bugs
         self._env.event("hms-creating", table=table.id, name=table.name)
         try:

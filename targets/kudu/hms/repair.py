@@ -76,7 +76,7 @@ class Repair:
             return False
         if not self._corrects or entry.parameters.get(MASTER_ADDRESSES) == ",".join(addresses):
             return True
-        if entry.full_name == table.name:  # otherwise the event of a rename will follow
+        if entry.full_name == table.name:  # if not, the event of a rename will follow
             await self._catalog.alter(entry.full_name, table)
             self._env.event("hms-addresses-corrected", table=table_id, addresses=addresses)
         return False

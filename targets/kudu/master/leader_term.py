@@ -231,7 +231,6 @@ class Epoch:
     def _assert_locked(
         self, tables: Sequence[TableRecord], tablets: Sequence[TabletRecord]
     ) -> None:
-        """Assert that the tables to write are locked, except new ones, which no request can see."""
         for table_id in [t.id for t in tables] + [t.table_id for t in tablets]:
             if table_id in self.catalog.tables:
                 lock = self._locks.get(table_id)

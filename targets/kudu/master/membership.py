@@ -192,7 +192,6 @@ class Membership:
             raise not_supported(f"{what}: masters can change only while the cluster is down")
 
     def _leader(self) -> Replica:
-        """Return the system tablet's replica. Raises `RefusedError` if this master is not ready."""
         self._leadership.ready()
         replica = self._leadership.replica
         assert replica is not None, "the master is ready but has no replica"

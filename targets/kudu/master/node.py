@@ -199,7 +199,6 @@ def _checked(config: dict[str, Any]) -> MasterConfig:
 
 
 async def _instance_uuid(env: Env) -> str:
-    """Return this master's uuid, which is drawn and stored at the first start."""
     try:
         return (await checked_file.read(env.disk, _INSTANCE_FILE, _INSTANCE_MAGIC)).decode()
     except FileNotFoundError:

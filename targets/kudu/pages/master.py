@@ -82,7 +82,6 @@ class MasterPages(NodePages):
         return Page(data, master_views.masters(data))
 
     async def _ask(self, peer: PeerConfig) -> MasterAnswer:
-        """Ask a master for its registration, by RPC or, for this master, directly."""
         request = GetMasterRegistrationRequest()
         if peer.uuid == self._node.uuid:
             answer = self._service.get_master_registration(request, "")

@@ -114,7 +114,6 @@ async def _call_back(done: Callable[[Any], None], outcome: Any) -> None:
 
 
 def _read_answer(frame: Frame, address: Address, request: Call[R_co]) -> R_co:
-    """Decode an answer. Raises `RpcError` if the answer is an error."""
     try:
         if frame.kind == RESPONSE:
             response: R_co = request.decode_answer(frame.body)
@@ -192,7 +191,6 @@ class _Link:
         self._timer = self.loop.call_at(deadline, self._expire)
 
     def _expire(self) -> None:
-        """Fail the calls whose deadline has passed, and set the timer for the next deadline."""
         self._timer = None
         due_s = self.loop.time() + _TIMER_SLACK_S
         silent = False

@@ -126,7 +126,6 @@ class RpcServer:
             connection.close()
 
     async def _serve(self, conn: Conn) -> None:
-        """Read requests from a connection until it ends."""
         if len(self._connections) >= _CONNECTIONS_MAX:
             conn.close()
             return
@@ -226,7 +225,6 @@ def _declared(function: Callable[..., Any]) -> list[Any]:
 
 @functools.lru_cache(maxsize=256)
 def _decoder(request_type: type[Call[Any]]) -> msgspec.msgpack.Decoder[Call[Any]]:
-    """Return the decoder of a type; all servers of the process share it."""
     return msgspec.msgpack.Decoder(request_type)
 
 
@@ -255,7 +253,7 @@ class _SeenCalls:
 
     def __init__(self) -> None:
         self._highest = 0
-        self._skipped: dict[int, None] = {}  # rising
+        self._skipped: dict[int, None] = {}  # in rising order
 
     def add(self, call_id: int) -> bool:
         """Record `call_id`; return false if it was handled before or is very old."""

@@ -206,7 +206,6 @@ def _leader_of(tablet: m.TabletLocations) -> m.ReplicaLocation:
 
 
 async def _tablet_leader(admin: Admin, tablet_id: str) -> m.ReplicaLocation:
-    """Return the location of a tablet's leading replica. Raises `ToolError` if it is unknown."""
     listed = await admin.ask_leader(m.ListTablesRequest())
     for table in listed.tables:
         for tablet in await _locate(admin, m.TableIdentifier(table_id=table.id)):
@@ -230,7 +229,6 @@ async def _leader_step_down(admin: Admin, given: argparse.Namespace) -> Said:
 
 
 async def _change_config(admin: Admin, given: argparse.Namespace) -> Said:
-    """Add or remove a replica of a tablet, or change a replica's type."""
     leader = await _tablet_leader(admin, given.tablet)
     kind = {
         "add_replica": raft.ChangeType.ADD_PEER,

@@ -116,7 +116,6 @@ def _remote_replica(modes: Any) -> None:
 
 
 def _metastore(modes: Any) -> None:
-    """Add the actions `hms ...`, which work for clusters with metastores."""
     actions = modes.add_parser("hms", help="check or repair metastore entries").add_subparsers(
         required=True
     )
@@ -140,8 +139,6 @@ def _metastore(modes: Any) -> None:
 
 
 def _table_changes(table: Any) -> None:
-    """Add the actions `table create`, `table alter` and `table delete`."""
-
     def add(name: str, text: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = table.add_parser(name, help=text)
         parser.set_defaults(action=f"table {name}")

@@ -44,7 +44,6 @@ class Metastore:
 
 
 async def _tables(admin: Admin) -> list[TableRecord]:
-    """Return Kudu's tables, sorted by name, with the fields that metastore entries contain."""
     listed = await admin.ask_leader(m.ListTablesRequest())
     tables = []
     for entry in sorted(listed.tables, key=lambda table: table.name):

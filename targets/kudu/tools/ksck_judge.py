@@ -170,7 +170,6 @@ def _tablet(table: ObservedTable, tablet: ObservedTablet) -> TabletSummary:
 
 
 def _health(table: ObservedTable, tablet: ObservedTablet) -> tuple[Health, str]:
-    """Return the health of a tablet, and words that describe it."""
     master, replicas = tablet.master_cstate, tablet.replicas
     voters = [replica for replica in replicas if replica.is_voter]
     running = sum(replica.is_running for replica in voters)

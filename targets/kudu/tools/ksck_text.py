@@ -129,7 +129,6 @@ def _replica_state(replica: ReplicaSummary) -> str:
 def _matrix(
     uuids: Sequence[str], master: ConsensusState | None, states: Mapping[str, ConsensusState]
 ) -> Iterator[str]:
-    """Yield the lines of a table with the members of each configuration, one letter per server."""
     others = sorted(
         {uuid for state in states.values() for uuid in (*state.voter_uuids, *state.non_voter_uuids)}
     )
@@ -188,7 +187,6 @@ def _tables(results: KsckResults) -> Iterator[str]:
 
 
 def _replica_counts(results: KsckResults) -> Iterator[str]:
-    """Yield the quantiles of the number of replicas per tablet server."""
     counts = dict.fromkeys((server.uuid for server in results.tserver_summaries), 0)
     for tablet in results.tablet_summaries:
         for replica in tablet.replica_infos:

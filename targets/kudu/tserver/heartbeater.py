@@ -219,7 +219,6 @@ class Heartbeater:
                 self._follow(self._told, self._named)
 
     def _follow(self, told: Sequence[str], named: Sequence[str] = ()) -> None:
-        """Start and stop loops, so that exactly the masters in `told` and `named` have one."""
         wanted = {address: address for address in (*told, *named)}
         if Bug.KUDU_2684 in self._node.bugs:
             wanted |= {f"{each} (2)": each for at, each in enumerate(told) if each in told[:at]}

@@ -257,10 +257,6 @@ class RowStore:
             self._prune(key, (timestamp + 1).to_bytes(_TIMESTAMP_BYTES, "big"))
 
     def _prune(self, key: bytes, above: bytes) -> None:
-        """Remove the versions of `key` before its newest version below `above`.
-
-        If that version is a deletion, it is removed as well.
-        """
         chain = self._chains.get(key)
         if chain is None:
             return

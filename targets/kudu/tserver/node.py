@@ -100,7 +100,6 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 
 async def _start_instance(env: Env) -> _Instance:
-    """Update the file `instance` for this start, durably, and return its content."""
     now_ns = env.clock.wall_ns()
     try:
         body = await checked_file.read(env.disk, _INSTANCE, _MAGIC)

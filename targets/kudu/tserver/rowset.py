@@ -142,7 +142,6 @@ class RowFiles:
 
 
 def _grouped(blocks: Sequence[bytes]) -> list[bytes]:
-    """Combine blocks into files of at most `FILE_BYTES_MAX`, except for a larger single block."""
     files: list[bytes] = []
     group: list[bytes] = []
     size = 0

@@ -105,7 +105,6 @@ class Scans:
     # --- the timestamp ----------------------------------------------------------------------
 
     async def _choose(self, request: m.ScanRequest) -> tuple[int, bool]:
-        """Return a safe timestamp for the scan, and whether a majority confirmed leadership."""
         self._update(request.propagated_timestamp, _Code.CLOCK_TOO_FAR_AHEAD)
         if request.mode is m.ReadMode.READ_LATEST:
             if self._replica.role != "LEADER" and request.allow_followers:
@@ -139,7 +138,6 @@ class Scans:
             raise TabletRefusedError(code, str(error)) from error
 
     async def _latest(self, timeout_ms: int) -> int:
-        """Return the newest applied timestamp, after a majority has confirmed this leader."""
         if self._replica.role != "LEADER":
             raise TabletRefusedError(
                 _Code.NOT_THE_LEADER, f"not the leader of {self._replica.group_id}"
@@ -158,7 +156,6 @@ class Scans:
         return self._machine.last_timestamp
 
     async def _at(self, timestamp: int, timeout_ms: int) -> int:
-        """Wait until `timestamp` is safe on this replica, and return it."""
         self._update(timestamp, _Code.INVALID_SNAPSHOT)
         try:
             await self._safe_time.wait(timestamp, timeout_ms / 1000)

@@ -197,7 +197,6 @@ class TabletMachine:
         return outcome
 
     def _advance(self, timestamp: int) -> None:
-        """Raise `last_timestamp` to `timestamp`, and expire old results and versions."""
         if timestamp <= self.last_timestamp:
             return
         self.last_timestamp = timestamp

@@ -304,7 +304,6 @@ class Tablet:
         )
 
     def _rows(self) -> dict[str, Any]:
-        """Return numbers of rows, history and waiting requests, as of the last applied entry."""
         machine = self._machine
         return {
             "applied_index": machine.applied_index,

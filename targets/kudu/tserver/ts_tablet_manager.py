@@ -216,7 +216,6 @@ class TabletManager:
     async def _make(
         self, superblock: Superblock, doing: str, tombstone: Tablet | None = None
     ) -> None:
-        """Write a superblock and start its replica, in place of `tombstone` if there is one."""
         tablet_id = superblock.tablet_id
         self._in_transition[tablet_id] = doing
         try:

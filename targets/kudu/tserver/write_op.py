@@ -173,7 +173,6 @@ class Writes:
             raise TabletRefusedError(_Code.CLOCK_TOO_FAR_AHEAD, str(error)) from error
 
     def _problem(self, row: m.RowOperation) -> str | None:
-        """Return the reason why a row does not match the schema; `None` if it matches."""
         try:
             encode_key(self._machine.key, row.key)
         except ValueError as error:

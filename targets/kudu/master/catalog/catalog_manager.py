@@ -206,7 +206,6 @@ class Ddl:
     async def _commit(
         self, epoch: Epoch, plan: Plan, request_id: RequestId, *, is_delete: bool = False
     ) -> Reply:
-        """Write the plan and its answer as one batch; call tablet servers after the write."""
         reply = _reply(plan, request_id)
         if not plan.tables:  # an alter that changes nothing writes nothing
             await epoch.confirm()

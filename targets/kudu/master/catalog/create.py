@@ -36,7 +36,6 @@ from targets.kudu.partitions import partition_count, partitions_of, range_partit
 
 
 def _replicas_of(request: CreateTableRequest, flags: Flags) -> int:
-    """Return the requested number of replicas; in a request, -1 means the flag's default."""
     return flags.default_num_replicas if request.num_replicas == -1 else request.num_replicas
 
 

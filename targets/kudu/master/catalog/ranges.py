@@ -103,7 +103,6 @@ def bad_ranges(schema: PartitionSchema, ranges: Sequence[RangeHash]) -> str | No
 
 
 def _overlapped(ranges: Iterable[RangeHash]) -> RangeHash | None:
-    """Return the first range that overlaps the next one; `None` if no ranges overlap."""
     pairs = itertools.pairwise(sorted(ranges, key=_start))
     return next((lower for lower, upper in pairs if upper.start < lower.end), None)
 
@@ -115,7 +114,6 @@ def _start(each: RangeHash) -> bytes:
 def _add(
     schema: PartitionSchema, tablets: Sequence[TabletRecord], step: AlterStep, *, stores_own: bool
 ) -> tuple[PartitionSchema, tuple[Partition, ...]]:
-    """Return the partition schema with a new range, and the partitions of that range."""
     for tablet in tablets:
         start, end = range_of(schema, tablet.partition)
         if (start, end) == (step.start, step.end):

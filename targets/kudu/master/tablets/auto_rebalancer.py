@@ -62,7 +62,6 @@ class AutoRebalancer:
         )
 
     async def _begin(self, move: ReplicaMove) -> bool:
-        """Ask the tablet's leader to begin a move; return whether the move has begun."""
         target = self._tservers.get(move.target)
         if target is None:
             return False
@@ -77,7 +76,6 @@ class AutoRebalancer:
         return answer is None
 
     async def _goes_on(self, move: ReplicaMove) -> bool:
-        """Check a move that has begun; return whether it is still in progress."""
         match progress_of(self._epoch.catalog, move):
             case Progress.DONE:
                 return False
@@ -127,7 +125,6 @@ class AutoRebalancer:
     async def _change(
         self, tablet_id: str, changes: tuple[raft.PeerChange, ...], config_index: int | None
     ) -> raft.ConsensusErrorCode | None:
-        """Ask a tablet's leader to change its configuration; return the error, if there is one."""
         leader = self._leader(tablet_id)
         if leader is None:
             return raft.ConsensusErrorCode.NOT_THE_LEADER

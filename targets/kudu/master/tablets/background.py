@@ -68,7 +68,6 @@ def _ends_round(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> bool:
 
 
 def _now(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> tuple[Moment, Sequence[TServer]]:
-    """Read the clocks, and list the tablet servers that may get replicas now."""
     clock = node.env.clock
     moment = Moment(
         clock.wall_ns(),

@@ -199,7 +199,6 @@ class Heartbeats:
         )
 
     def _response(self, meta: Meta, **fields: Any) -> TSHeartbeatResponse:
-        """Return an answer without error that names the current masters."""
         replica = self._leadership.replica
         if replica is not None and self._flags.heartbeat_names_masters:
             config = replica.config

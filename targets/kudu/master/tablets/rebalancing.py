@@ -119,7 +119,6 @@ def _moves(
     flags: Flags,
     rng: random.Random,
 ) -> Iterator[ReplicaMove]:
-    """Yield the possible moves, the most useful first."""
     wished: list[tuple[tuple[int, int], str, str, str]] = []
     for table_id, counts in by_table.items():
         for source, target in itertools.permutations(free, 2):
@@ -138,7 +137,6 @@ def _moves(
 def _tablets(
     catalog: Catalog, table_id: str, source: str, target: str, moved: set[str]
 ) -> list[tuple[str, ConsensusState]]:
-    """Return the tablets of a table that may move from `source` to `target`."""
     movable = []
     for tablet in catalog.live_tablets(table_id):
         stored, view = tablet.consensus, catalog.views.get(tablet.id)
