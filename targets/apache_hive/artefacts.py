@@ -23,7 +23,6 @@ _LOCK: Final = _HERE / "artefacts.lock"
 ARCHIVES: Final = "tar.gz"
 """The type of artefacts that are unpacked: a release's own archive. All others are jars."""
 DOCKERFILE: Final = _HERE / "Dockerfile"
-"""The Dockerfile of the metastores' image, copied into the folder of the artefacts."""
 
 
 class Release(NamedTuple):

@@ -28,7 +28,6 @@ from targets.hive.client.connection import Connect, ask_once
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
 _DEFAULT: Final = "default"
-"""The database that every metastore has."""
 
 
 class _Bytes(TTransportBase):  # type: ignore[misc]  # the library has no types

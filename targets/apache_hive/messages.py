@@ -24,7 +24,6 @@ from targets.hive.metastore.kudu_rules import is_kudu
 
 _OWNER: Final = "harness"
 _TEXT: Final = "select 1"
-"""The query of every view."""
 
 _REFUSED: Final = {
     "token does not exist": api.INVALID_TOKEN,

@@ -39,7 +39,6 @@ _OPTIONS: Final = (
     *("retry-delay-ms", "failure-retries", "socket-lifetime-ms"),
     *("event-ttl-ms", "spare-metastores", "uri-list"),
 )
-"""Options that real and bundled metastores share."""
 USUAL: Final = {"socket-timeout-ms": 3000}
 """Defaults that differ from the bundled target's. Java is slow, and Hive pauses before retries."""
 _LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")
@@ -90,7 +89,7 @@ _HIVE4: Final = (
         why="a get reads a table and its parameters in two statements, under read committed",
     ),
 )
-"""Permits for behaviour of real metastores that bundled ones with `hive4` do not show."""
+"""Permits for behaviour that only real metastores show, not bundled ones with `hive4`."""
 
 
 class ApacheHiveTarget(

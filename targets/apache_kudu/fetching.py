@@ -25,7 +25,7 @@ from targets.artefacts import Artefact, CacheFolder, lock_of, sha256_of
 
 CENTRAL: Final = "https://repo1.maven.org/maven2"
 MIRROR: Final = "HARNESS_MAVEN"
-"""The environment variable for the address of another Maven repository than `CENTRAL`."""
+"""The environment variable that may name a Maven repository in place of `CENTRAL`."""
 _LOCK: Final = Path(__file__).parent / "artefacts.lock"
 _DOCKERFILE: Final = Path(__file__).parent / "Dockerfile"
 _TINFO: Final = "libtinfo6"

@@ -40,7 +40,6 @@ LASTS_S: Final = 6.0
 _CALL_S: Final = 1.0
 T = TypeVar("T")
 _Place = tuple[str, str]
-"""A server's address and a flag's name."""
 
 
 class FlagFaults:

@@ -39,7 +39,7 @@ _CHECKER: Final = "kudu-hms"
 _EVENTS_KEPT_S: Final = 3600
 _CALL_S: Final = 5.0
 _STAYS_S: Final = 12.0
-"""A difference between the catalogs that lasts longer, in seconds, is no change in progress.
+"""Seconds after which a difference between the catalogs is no longer a change in progress.
 
 A master calls a metastore at most twice, with the time limits below.
 """

@@ -39,7 +39,6 @@ _FLAGS: Final[Mapping[str, str]] = {
 }
 _MASTERS: Final = "master_addresses"
 IMAGE_PLACE: Final = Path("/opt/apache-kudu")
-"""The folder of the programs in the Docker image."""
 UPGRADED: Final = "upgraded"
 """The variant of a node that runs the newer release."""
 _START_S: Final = 60.0

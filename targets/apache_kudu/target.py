@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from targets.apache_kudu.system import ApacheKuduSystem
 
 _OPTIONS: Final = ("masters", "spare-masters", "tservers", "kudu-flag", "hms", "hms-poll-ms")
-"""Options that real and bundled servers share."""
 
 
 _REAL: Final = (
@@ -45,7 +44,7 @@ _REAL: Final = (
         "leader that dies while it adds a server may leave the copy there",
     ),
 )
-"""Permits for behaviour of real servers that bundled ones in the profile `modern` do not show."""
+"""Permits for behaviour that only real servers show, not bundled ones with `modern`."""
 
 
 class ApacheKuduTarget(

@@ -39,7 +39,6 @@ TYPES: Final = {
 """The names of types that users know, by the names in msgspec's messages."""
 
 Path = tuple[str | int, ...]
-"""The keys and array indexes that lead to a value."""
 S = TypeVar("S", bound=msgspec.Struct)
 
 

@@ -36,7 +36,6 @@ _REFUSED: Final = "the system refused the operation {!r}"
 
 
 _FLAT: Final = {"read": "register", "write": "register", "cas": "register", "txn": "list-append"}
-"""The vocabularies of the operations that are directly in `[operations]`."""
 
 
 class Speaker:

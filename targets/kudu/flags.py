@@ -152,7 +152,6 @@ RANGES: Final[Mapping[str, Within]] = {
     for name, hint in get_type_hints(Flags, include_extras=True).items()
     for within in get_args(hint)[1:]
 }
-"""The declared range of each numeric flag."""
 
 DRAWN: Final[Mapping[str, Sequence[int | str]]] = {
     "master_snapshot_every": (10, 30, 60),

@@ -27,7 +27,6 @@ _FOLLOWER: Final = 0
 _LOCATIONS: Final = 10
 """The number of tablets in an answer if the request names no number (`master.proto`)."""
 _UNTRANSLATED: Final = ("new_extra_configs", "new_table_owner", "new_table_comment")
-"""Fields of alters for which bundled masters have no equivalent."""
 
 
 class _NotSupportedError(Exception):

@@ -62,7 +62,6 @@ _CONNECTIONS_MAX: Final = 400
 Each connection takes two of the harness process's file descriptors.
 """
 _CALLS_MAX: Final = 256
-"""Maximum number of unanswered calls per connection."""
 Calls = Mapping[tuple[str, str], tuple[Method, Handler]]
 
 

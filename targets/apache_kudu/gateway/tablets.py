@@ -39,7 +39,6 @@ from targets.kudu.messages import AppStatus, TabletErrorCode
 from targets.kudu.tserver.write_op import ROWS_MAX
 
 _UNTRANSLATED: Final = ("last_primary_key", "row_format_flags", "snap_start_timestamp")
-"""Fields of scans for which bundled servers have no equivalent, if they are set."""
 _NO_LIMIT: Final = 2**63 - 1
 _STATE_NUMBERS: Final = {name: number for number, name in TABLET_STATES.items()}
 _DATA_STATE_NUMBERS: Final = {name: number for number, name in DATA_STATES.items()}

@@ -47,7 +47,6 @@ _NOT_LEADING: Final = (
     "is not initialized",
     "ConsensusState is not available",
 )
-"""Texts of masters that refused a change before they did anything."""
 _LOST: Final = ("no longer the leader", "sys-catalog")
 _NOT_LEADER_OF_TABLET: Final = "is not leader of this config"
 _OTHER_PARTITION: Final = "not in tablet partition"

@@ -43,7 +43,6 @@ _TYPES: Final = {
     12: "BINARY",
     13: "UNIXTIME_MICROS",
 }
-"""Kudu's `DataType`, by number."""
 _KINDS: Final = frozenset(map(int, RowKind))
 NUMBERS: Final = {name: number for number, name in _TYPES.items()}
 

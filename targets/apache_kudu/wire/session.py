@@ -26,7 +26,6 @@ from targets.kudu.messages import (
 from targets.kudu.rpc import RpcConnectionError, RpcError, RpcTimeoutError
 
 _HELD_MAX: Final = 10_000
-"""Maximum number of remembered tables, tablets and groups. The oldest are forgotten."""
 _NO_LEADER: Final = (
     MasterErrorCode.NOT_THE_LEADER,
     MasterErrorCode.CATALOG_MANAGER_NOT_INITIALIZED,

@@ -37,7 +37,6 @@ ROLES: Final = {0: "FOLLOWER", 1: "LEADER", 2: "LEARNER", 3: "NON_PARTICIPANT"}
 ROLE_NUMBERS: Final = {name: number for number, name in ROLES.items()}
 _VOTERS: Final = 1
 ANY_REPLICA: Final = 0
-"""A filter of replicas in a request for locations: every kind of replica."""
 R = TypeVar("R", bound=m.MasterResponse)
 
 

@@ -47,7 +47,7 @@ Peer = Callable[[str], Awaitable[Session]]
 PAGES_MAX: Final = 10_000
 _VOTER: Final = 1
 _STALE_FOLLOWER_VOTERS: Final = 5
-"""The fewest voters among whom a majority needs neither the old leader nor a given follower."""
+"""The minimum size of a group in which a follower may still hear from a deposed leader."""
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 TABLET_STATES: Final = {
     0: "BOOTSTRAPPING",

@@ -32,7 +32,6 @@ _PROMOTES: Final = ("patroni", "spilo", "repmgr", "pg_auto_failover", "stolon", 
 """Words that mean that a system elects a new primary on its own."""
 _WHY_MAX: Final = 200
 _DRIVERS: Final = frozenset({POSTGRES.protocol, MYSQL.protocol, ZOOKEEPER.protocol})
-"""Protocols that require the optional dependencies `systems`."""
 
 
 def drafted(compose: Path, ask: Ask, without: Sequence[str]) -> Draft:

@@ -18,7 +18,6 @@ __all__ = ["BANK", "CAS", "VersionedProtocol", "built_in", "played"]
 
 Arguments = Mapping[str, Any]
 _MESSAGES_MAX: Final = 100
-"""Maximum number of messages that one poll of a log gets."""
 BANK: Final = {str(account): 10 for account in range(8)}
 """The accounts and balances with which the workload `bank` begins."""
 

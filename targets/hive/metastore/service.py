@@ -54,7 +54,6 @@ from targets.hive.tokens.manager import TokenManager
 
 _call: Final = msgspec.msgpack.Decoder(ApiCall)
 EVENTS_MAX: Final = 1000
-"""Maximum number of events in one answer."""
 _REFRESH_S: Final = 1.0
 _WITHOUT_REQUEST_IDS: Final = frozenset({Bug.NO_REQUEST_IDS, Bug.HIVE_25144})
 

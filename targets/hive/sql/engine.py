@@ -35,7 +35,6 @@ from targets.hive.sql.store import Change, Place, Store, keys_of, matches
 
 Answer = list[Row] | int | None
 READS_MAX = 10_000
-"""Maximum number of reads that a serializable transaction may make."""
 
 
 class _Transaction:

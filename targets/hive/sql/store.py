@@ -16,7 +16,6 @@ from targets.hive.sql.protocol import Row, Where
 from targets.hive.sql.schema import SCHEMA
 
 Place = tuple[str, int]
-"""A table and the number of a row in it."""
 Key = tuple[str, int, tuple[Any, ...]]
 """A table, the index of one of its unique keys, and the values of the key's columns."""
 

@@ -59,7 +59,6 @@ class TokenTimes(msgspec.Struct, frozen=True):
 
 
 DEFAULT_TIMES: Final = TokenTimes(7 * 86_400_000, 86_400_000, 86_400_000, 3_600_000)
-"""Hive's default lifetimes of tokens and keys."""
 
 
 class _Identifier(msgspec.Struct, frozen=True):

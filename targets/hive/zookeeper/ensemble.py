@@ -41,7 +41,6 @@ admin.enableServer=false
 """
 _HEAP_MIB: Final = 64
 _LOG_KIB: Final = 1024
-"""The initial size of a transaction log, in KiB; ZooKeeper's default is 64 MiB."""
 _WITHOUT_SNAPSHOT: Final = "-Dzookeeper.snapshot.trust.empty=true"
 """A Java option that lets a server start from its log alone.
 

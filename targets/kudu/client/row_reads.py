@@ -19,7 +19,6 @@ from targets.kudu.client.tables import Gone, Table, TableCache
 from targets.kudu.partitions import encode_key
 
 PAGES_MAX: Final = 10_000
-"""Maximum number of pages in a scan of one tablet."""
 _GONE: Final = "TABLE_NOT_FOUND: the tablet is gone"
 _MODES: Final[Mapping[str, m.ReadMode]] = {
     "latest": m.ReadMode.READ_LATEST,

@@ -18,7 +18,6 @@ from targets.kudu.flags import Flags
 from targets.kudu.rpc import RpcClient, RpcError
 
 SNAPSHOT_BYTES_MAX: Final = 1 << 28
-"""Maximum size in bytes of a snapshot that a replica sends or accepts."""
 _BYTES_PER_S_MIN: Final = 64 * 1024
 _CHUNK_RETRIES_MAX: Final = 16
 _CHUNK_BYTES_MIN: Final = 500

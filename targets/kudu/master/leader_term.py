@@ -57,7 +57,6 @@ from targets.kudu.wakeup import Wakeup
 LOCK_WAITERS_MAX: Final = 1000
 
 Outcome = Reply | RefusedError
-"""The outcome of a DDL request: an answer or a refusal."""
 
 
 class Epoch:

@@ -19,7 +19,6 @@ LIST_MAX: Final = 1000
 """Maximum number of list entries on a page. The page says if it shows only a part."""
 
 Dump = Mapping[str, Any]
-"""A node's dump of its own state, as plain JSON."""
 PageOf = Callable[[str, int], str]
 """A function that returns the browser address of a node's pages.
 

@@ -32,7 +32,6 @@ from targets.kudu.rpc.wire import (
 
 _ANSWERS: Final = frozenset({RESPONSE, ERROR})
 _PENDING_CALLS_MAX: Final = 4096
-"""Maximum number of unanswered calls on one connection."""
 _PARSED_ADDRESSES_MAX: Final = 1024
 _TIMER_SLACK_S: Final = 1e-6
 """Event loops round deadlines. Without slack, a timer could fire many times too early."""

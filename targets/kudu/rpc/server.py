@@ -33,7 +33,6 @@ the wait.
 _SEEN_CALLS_MAX: Final = 1024
 """The number of call ids per connection that a server remembers, to drop duplicates."""
 _CONNECTIONS_MAX: Final = 1024
-"""Maximum number of connections of a server, which closes further connections at once."""
 
 
 class Answer:

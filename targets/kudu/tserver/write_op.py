@@ -31,7 +31,6 @@ from targets.kudu.tserver.result_tracker import WriteResult
 from targets.kudu.tserver.tablet import TabletMachine, WriteOp
 
 ROWS_MAX: Final = 10_000
-"""Maximum number of rows in one write request."""
 PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024
 """Maximum size in bytes of a write's log entry. (Kudu limits the message and the batch.)"""
 

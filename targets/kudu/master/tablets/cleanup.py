@@ -25,7 +25,7 @@ FORGOTTEN_MAX: Final = 1000
 LATE_INTERVALS: Final = 5
 """The number of cleanups after which a row that should be gone counts as late."""
 _CLEANUPS: Final = 30
-"""A deleted row is kept for the duration of this number of cleanup intervals."""
+"""The number of cleanup intervals for which a deleted row is kept."""
 
 
 def cleanup_interval_ns(flags: Flags) -> int:
