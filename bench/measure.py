@@ -1,4 +1,4 @@
-"""Helpers for benches, which describe the machine and measure times, peaks of memory, profiles."""
+"""Helpers for benches: they describe the machine and measure times, memory and profiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A check for `harness doctor`: whether the checkers' searches run on the native core."""
+"""Tells `harness doctor` whether the checkers' searches run on the native core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convert a recorded history in the vocabulary "ddl" to operations on the catalog model.
+"""Converts a recorded history in the vocabulary "ddl" to operations on the catalog model.
 
 Op indices serve as time: the harness records an invocation before it sends anything, and a
 completion after everything has arrived.

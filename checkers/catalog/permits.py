@@ -1,4 +1,4 @@
-"""Judge a catalog history under the permits of its profile (`harness.permits`).
+"""Judges a catalog history under the permits of its profile (`harness.permits`).
 
 A permit names a deviation from linearizability that the profile accepts. It counts only if no order
 explains the history without it.

@@ -1,4 +1,4 @@
-"""Sentences that describe operations of the vocabulary "ddl", and histories without an order."""
+"""Describes operations of the vocabulary "ddl", and histories without an order, in sentences."""
 
 from __future__ import annotations
 

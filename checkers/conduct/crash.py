@@ -1,4 +1,4 @@
-"""The checker `crash`: only the nemesis may end node processes (I9, `checkers.verdict.invariants`).
+"""The checker `crash` judges whether a node process ended by itself (invariant I9).
 
 The verdict is `invalid` only if a node exited by itself. An exit is excused if a fault of the
 node's disk or clock may have caused it. It is permitted if the node's log shows a sign that the

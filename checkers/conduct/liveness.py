@@ -1,4 +1,4 @@
-"""The liveness checker: a healed quorum must serve again, and a fully healed target must settle.
+"""The liveness checker judges whether a healed target serves again, and then settles.
 
 The harness records whether the target served again (the fact `live`) and settled (`converged`).
 This checker judges both facts.

@@ -1,4 +1,4 @@
-"""Measures the load of a run: its rate, and how often operations on the same name overlapped.
+"""Measures a run's request rate, and how often operations on the same name overlapped.
 
 Clients wait for a disturbed target, so the rate necessarily falls during faults. A run with hardly
 any operations, or with a low rate even in its best seconds, proves too little. This is a doubt in

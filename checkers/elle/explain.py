@@ -1,4 +1,4 @@
-"""Describe a cycle of transactions in words and as a drawing.
+"""Describes a cycle of transactions in words and as a drawing.
 
 Each transaction of a cycle must come before the next transaction, and the last transaction before
 the first. The text names the transactions T1, T2, ... and gives the reason for each step. The

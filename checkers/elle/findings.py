@@ -1,4 +1,4 @@
-"""The results of inference: edges between transactions, reasons for edges, and anomalies."""
+"""The results of inference, which are edges between transactions, their reasons, and anomalies."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Checkers of histories in the vocabulary `hms`: tables of a metastore, and its events."""
+"""Checkers of histories in the vocabulary `hms`, which is about a metastore's tables and events."""

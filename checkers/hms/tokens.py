@@ -1,4 +1,4 @@
-"""Checks delegation tokens: every metastore must judge a token by the shared store.
+"""Checks that every metastore judges delegation tokens by the shared store.
 
 A token is good if it was issued, not cancelled, and has not expired. If a token was certainly good,
 or certainly not good, during an operation, the answer must agree. If an operation that changes the

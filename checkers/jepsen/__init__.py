@@ -1,4 +1,4 @@
-"""Checkers after Jepsen's: sets, counters, banks, queues, ids, locks, and patterns of reads.
+"""Checkers that follow Jepsen's, such as those for sets, counters, banks, queues and locks.
 
 Each of them is both a history model (`harness check --model NAME`) and a checker of runs. It reads
 histories in Jepsen's form (`{:f :add, :value 3}`) or in the form of our vocabularies (`{"value":

@@ -1,4 +1,4 @@
-"""Linearizability: search, proofs and minimal cores in pure Python, with Porcupine's vocabulary.
+"""Linearizability checks in pure Python, with searches, proofs and minimal cores.
 
     outcome = check_operations(Register(), [Operation(0, Write(1), 0, None, 10), ...])
 

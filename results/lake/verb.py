@@ -1,4 +1,4 @@
-"""`harness lake compact|vacuum|check|export URI`: maintains a lake, or exports its runs.
+"""The command `harness lake`, which maintains a lake, or exports its runs.
 
 Endpoint and credentials of the store come from the environment (`AWS_ENDPOINT_URL`,
 `AWS_ACCESS_KEY_ID`, ...).

@@ -1,1 +1,1 @@
-"""Opens a lake or a store as tables, for notebooks and jobs: `results.open`."""
+"""Opens a lake or a store as tables, for notebooks and jobs (`results.open`)."""

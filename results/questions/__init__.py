@@ -1,1 +1,1 @@
-"""Answers the questions of a report: SQL over its tables, and statistics on the SQL's answers."""
+"""Answers the questions of a report by SQL over its tables, and adds statistics to the answers."""

@@ -1,4 +1,4 @@
-"""Computes the numbers of a report from its tables: answers every query, then adds statistics.
+"""Computes the numbers of a report: answers every query, then adds statistics.
 
 In one pass over each large table, the engine (DuckDB or Spark) makes *cells*: counts and sums, with
 few rows for any number of runs. Most questions only read cells; a DuckDB in this process answers

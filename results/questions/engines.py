@@ -1,4 +1,4 @@
-"""The questions of a report, which are SQL files, and the engine that answers them with DuckDB.
+"""The questions of a report, which are SQL files, and the engine that answers them by DuckDB.
 
 An engine answers queries by name, from registered tables and from earlier answers. On Spark, each
 task has a DuckDB of its own (`results.spark.range_answers`), and the answers of tasks are added up.

@@ -1,4 +1,4 @@
-"""Computes outcomes by day and by code version, and costs of runs, from sums over runs.
+"""Computes outcomes by day and by code version, and the costs of runs, from sums over runs.
 
 | answer         | content                                                                     |
 |----------------|-----------------------------------------------------------------------------|

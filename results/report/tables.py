@@ -1,4 +1,4 @@
-"""Makes the tables of the page: formats cells, and limits rows.
+"""Formats the cells of the page's tables, and limits their rows.
 
 Every number has a formatted text for readers, and its raw value for tests (`data-v` on the page).
 If an answer has more rows than its table's limit, the page says how many. The Parquet file of the

@@ -1,4 +1,4 @@
-"""`harness report`: judges and summarises a store or a lake, or makes one run's page.
+"""The command `harness report`, which summarises a store or a lake, or makes one run's page.
 
 This module is the command line; `results.report.report` does the work. The files of a report:
 

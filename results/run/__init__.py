@@ -1,1 +1,1 @@
-"""One run: its page, and its trace for the Perfetto viewer."""
+"""The page of one run, and its trace for the Perfetto viewer."""

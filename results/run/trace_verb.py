@@ -1,4 +1,4 @@
-"""`harness trace RUN`: writes one run as a trace for the Perfetto viewer."""
+"""The command `harness trace RUN`, which writes a run as a trace for the Perfetto viewer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`harness serve`: shows a store or a lake in the browser.
+"""The command `harness serve`, which shows a store or a lake in the browser.
 
 | module      | content                                                                         |
 |-------------|---------------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""Compares two runs: their cases, their outcomes, and their operations."""
+"""Compares two runs by their cases, their outcomes, and their operations."""
 
 from __future__ import annotations
 

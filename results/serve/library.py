@@ -1,4 +1,4 @@
-"""The data behind all pages: the runs of a store or lake, and each run's verdicts and files.
+"""The data behind all pages: the runs of a store or lake, with their verdicts and files.
 
 The list of runs is a table in DuckDB (`results.serve.runs`). The folder of a run is in the store,
 or is rebuilt from a lake (`results.serve.run_folders`). This module keeps a bounded cache of the

@@ -1,4 +1,4 @@
-"""`harness serve [STORE|LAKE]`: serves a store or a lake to browsers until Ctrl-C."""
+"""The command `harness serve [STORE|LAKE]`, which serves pages to browsers until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a lake on Spark as DataFrames; lets executors judge its runs and answer questions.
+"""Reads a lake on Spark as DataFrames, and lets executors judge its runs and answer questions.
 
 `frames` reads a consistent version without any jar. `task_plan` cuts pending work into tasks, and
 `range_checks` judges the runs of one task. `range_answers` lets tasks answer a report's questions,

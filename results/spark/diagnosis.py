@@ -1,4 +1,4 @@
-"""The check of `harness doctor` whether reports and soaks can run on Spark on this machine."""
+"""Tells `harness doctor` whether reports and soaks can run on Spark on this machine."""
 
 from __future__ import annotations
 

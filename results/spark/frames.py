@@ -1,4 +1,4 @@
-"""Reads the tables of a lake as Spark DataFrames: a snapshot's visible files, with their schema.
+"""Reads the visible files of a lake's tables as Spark DataFrames with the tables' schemas.
 
 | where the lake is | how a table is read                                                         |
 |-------------------|-----------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""Answers a report's questions on Spark: each task for a range of runs; one task adds up.
+"""Answers a report's questions on Spark: each task answers for some runs, and one adds up.
 
 For its range, a task does the same as a report without Spark does for all runs. One task then adds
 up the partial answers (`results.questions.partial_answers`). So the driver gets no rows of runs,

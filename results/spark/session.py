@@ -1,4 +1,4 @@
-"""Starts Spark of any kind: `get_spark(url)` returns a session. No other module starts Spark.
+"""Starts Spark of any kind. `get_spark(url)` returns a session. No other module starts Spark.
 
 | url                      | meaning                                                     |
 |--------------------------|-------------------------------------------------------------|

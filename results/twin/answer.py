@@ -1,4 +1,4 @@
-"""The answer of `harness twin`: the comparisons of all cases, whose rows are marked."""
+"""The answer of `harness twin`, which has the comparisons of all cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`harness twin`: runs one case on two targets and shows their differences.
+"""The command `harness twin`, which runs one case on two targets and shows their differences.
 
 The files of a comparison, below `STORE/.twin/`:
 

@@ -1,4 +1,4 @@
-"""`harness why`: finds a failure's causes, and the time from which it was inevitable."""
+"""The command `harness why`, which finds a failure's causes, and when it became inevitable."""
 
 from __future__ import annotations
 

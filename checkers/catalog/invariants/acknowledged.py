@@ -1,4 +1,4 @@
-"""Compare acknowledged changes with the final rows (I3 and I5 of `checkers.verdict.invariants`).
+"""Compares acknowledged changes with the final rows (I3, I5 of `checkers.verdict.invariants`).
 
 The final snapshot is taken after all answers, and rows of removed tables are kept forever. So every
 table that an answer showed must have a row. A delete whose answer was lost can explain at most one

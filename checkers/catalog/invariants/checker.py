@@ -1,4 +1,4 @@
-"""The checker `catalog-invariants`: invariants on the final snapshot and along the history."""
+"""The checker `catalog-invariants`, which checks the final snapshot and the whole history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare the masters' in-memory maps with the rows in their logs.
+"""Compares the masters' in-memory maps with the rows in their logs.
 
 Masters answer requests from maps, which they load from the rows of the system tablet and then
 update. A map entry without a row shows a change that was never committed. A row without a map entry

@@ -1,4 +1,4 @@
-"""Judges tables whose ranges are added and dropped: coverage (I6) and acknowledged alters (I3).
+"""Judges tables whose ranges are added and dropped, by the invariants I6 and I3.
 
 The ranges of such a table are the ranges of its live tablets. `custom_ranges` lists the ranges that
 have a hash schema of their own. Keys are hexadecimal. If the table has hash buckets, the bucket

@@ -1,4 +1,4 @@
-"""Rules for refusals: when each error code of Kudu's masters is legal.
+"""Decides whether each refusal is legal, by the error code of Kudu's masters.
 
 The linearizability checker judges the answers "exists" and "not found". This module judges all
 other refusals. A refusal that the history does not explain is a violation. An error code that is

@@ -1,4 +1,4 @@
-"""The inputs and outputs of the catalog's models, and the rules that differ between catalogs."""
+"""The inputs and outputs of the catalog's models, and the rules by which catalogs differ."""
 
 from __future__ import annotations
 

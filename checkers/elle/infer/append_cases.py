@@ -1,4 +1,4 @@
-"""Descriptions of the dependencies and anomalies in transactions over lists."""
+"""Describes the dependencies and anomalies in transactions over lists."""
 
 from __future__ import annotations
 

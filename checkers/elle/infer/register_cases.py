@@ -1,4 +1,4 @@
-"""Descriptions of the dependencies and anomalies in transactions over registers."""
+"""Describes the dependencies and anomalies in transactions over registers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker of Kudu's catalog against the metastore's (invariant I10)."""
+"""The checker of invariant I10: Kudu's catalog and the metastore agree."""
 
 from checkers.hms.kudu.checker import KuduHmsChecker
 

@@ -1,4 +1,4 @@
-"""Direct methods: polynomial decisions for objects whose values are unique.
+"""Direct methods, which decide histories with unique values in polynomial time, without a search.
 
 A direct method derives the verdict from the intervals of the operations, without a search. `zones`
 is for registers, `sets` for sets that only grow, and `queues` for queues and bags. Its verdict is

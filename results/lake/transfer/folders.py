@@ -1,4 +1,4 @@
-"""The run folders that a lake keeps next to its tables, as `folders/NAME/ID@DIGITS/`.
+"""Copies of run folders that a lake keeps next to its tables, as `folders/NAME/ID@DIGITS/`.
 
 A lake keeps the page, the logs and the results of runs that are not valid. Their histories are in
 the tables. Files are written before the row that names them, so a row never names an absent file.

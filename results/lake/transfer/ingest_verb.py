@@ -1,4 +1,4 @@
-"""`harness ingest STORE --lake URI`: appends the runs of a store to a lake."""
+"""The command `harness ingest STORE --lake URI`, which appends the runs of a store to a lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folders of a store that may be runs: `NAME/ID/`, see `harness.store`.
+"""Lists the folders of a store that may be runs (`NAME/ID/`, see `harness.store`).
 
 Symbolic links and names that begin with a dot are not runs. A folder that cannot be listed becomes
 a `Problem`. A soak's seed that left a case in `NAME/.soak/`, but no run, also becomes a problem.
