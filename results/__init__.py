@@ -1,4 +1,4 @@
-"""Results of runs: the page of one run, tables over thousands, and a server to browse them.
+"""Shows the results of runs: the page of a run, reports on many runs, and a server to browse them.
 
 The function `open` opens a lake or a store as tables (`results.notebook.tables`). A run itself
 needs only pyarrow. The functions here import pandas, DuckDB, Jinja2 and PySpark only when they use

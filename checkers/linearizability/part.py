@@ -1,4 +1,4 @@
-"""One part of a check, with its operations, its direct method and its competing searches."""
+"""Represents one part of a check, with its operations and its competing searches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a check in rounds: a direct method, and searches that take turns with limited budgets.
+"""Runs a check in rounds, in which searches take turns and a direct method may decide.
 
 Every part (partition or projection) gets three searches: the lean depth-first search, the complete
 depth-first search, and the breadth-first search with dominance. The first search that decides a

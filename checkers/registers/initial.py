@@ -1,4 +1,4 @@
-"""Finds out what registers of a run hold at first: null, or the default value of the system.
+"""Finds out whether registers of a run hold null or the system's default value at first.
 
 Most systems say that an unwritten register has no value. Others answer with the default value of
 their language or column: 0 or an empty text. No workload writes these values. So if a register

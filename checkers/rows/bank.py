@@ -1,4 +1,4 @@
-"""Checks bank sums: the balances of a group of rows have the same sum at every moment.
+"""Checks that the balances of a group of rows have the same sum at every moment.
 
 A *group* consists of rows of one tablet that the history always writes together, with cells in the
 column `balance` whose sum is the same each time. Such a write takes effect as a whole or not at

@@ -1,4 +1,4 @@
-"""Checks exactly-once: a written row has one effect in one place, and a request has one answer.
+"""Checks that a write takes effect exactly once, and that a request has only one answer.
 
 Each rule takes one pass over the history, and is sound no matter how lost operations ended:
 

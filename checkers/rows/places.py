@@ -1,4 +1,4 @@
-"""Checks places: each row is in one tablet of one table, and a scan shows only requested rows.
+"""Checks that each row is in one tablet of one table, and that scans show only requested rows.
 
 | rule       | violation                                                                     |
 |------------|-------------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""Checks what one client is guaranteed: it reads its own writes, and its timestamps rise.
+"""Checks that each client reads its own writes, and that its timestamps rise.
 
 A session is one process. With each request, the process sends its *own timestamp*: the highest
 timestamp that it has received in answers. The rules are:

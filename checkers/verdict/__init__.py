@@ -1,1 +1,1 @@
-"""The common parts of checkers of runs: findings, permits, disturbances, named invariants."""
+"""The common parts of checkers of runs, such as findings, permits and named invariants."""

@@ -1,4 +1,4 @@
-"""An exam measures which known defects the harness finds, the cost, and the false alarms.
+"""An exam measures which known defects the harness finds, at what cost, and its false alarms.
 
 | module     | content                                                                |
 |------------|------------------------------------------------------------------------|

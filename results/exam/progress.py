@@ -1,4 +1,4 @@
-"""The status line of an exam: runs, defects found so far, false alarms, and the time left."""
+"""The status line of an exam, with the defects found so far, false alarms, and the time left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of an exam: each has a case, the seeds to try, and a rule for detections.
+"""The rows of an exam, each with a case, the seeds to try, and a rule for detections.
 
 A row tries to find one known defect: either a bug switch or a planted defect. A *clean* row runs a
 profile without any defect, so each violation that it reports is a false alarm. Profiles and

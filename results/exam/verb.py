@@ -1,4 +1,4 @@
-"""`harness exam`: measures how well the harness finds known defects, and its false alarms.
+"""The command `harness exam`, which measures how well the harness finds known defects.
 
 The files of an exam, below `STORE/.exam/`:
 

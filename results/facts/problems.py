@@ -1,4 +1,4 @@
-"""Problems of a report or an ingest: runs that the harness could not read or judge, and why."""
+"""The runs that a report or an ingest could not read or judge, and why."""
 
 from __future__ import annotations
 

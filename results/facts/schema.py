@@ -1,4 +1,4 @@
-"""The tables of a report: the columns, their types and their meaning.
+"""The tables of a report, with the types and the meaning of their columns.
 
 The first column of every table is `run`, the run's key `NAME/RUN`, so tables of many runs can be
 concatenated. Times are int64 ns since the start of the run. Intervals are half-open, `[start,

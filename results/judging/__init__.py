@@ -1,1 +1,1 @@
-"""Computes the results that a report needs and that are not stored yet: verdicts and facts."""
+"""Computes the verdicts and facts that a report needs and that are not stored yet."""

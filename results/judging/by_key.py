@@ -1,4 +1,4 @@
-"""Judges runs over independent keys: each key separately, one range of keys at a time.
+"""Judges runs over independent keys, each key separately and one range of keys at a time.
 
 A lake stores the operations of such a run sorted by key and cut into ranges
 (`results.lake.tables.line_batches`). Each range has a result of its own, whose id ends in the

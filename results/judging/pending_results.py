@@ -1,4 +1,4 @@
-"""Finds a report's pending results in SQL: the results that its runs require, but do not have.
+"""Finds by SQL the results that the runs of a report require, but do not have.
 
 The tables are in an in-memory DuckDB, and refer to runs and result ids by numbers:
 

@@ -1,4 +1,4 @@
-"""Makes the tables of a report: plans the work, judges new runs, retries results, gathers rows.
+"""Makes the tables of a report: plans the work, judges new runs, and gathers the rows.
 
 The installed checkers judge every history again, and do not use the verdict in `run.json`. Every
 result is stored under the hash of its dependencies (`results.judging.result_ids`). So a second

@@ -1,4 +1,4 @@
-"""The runs of a report: which results are stored, which work is pending, and the final tables.
+"""The runs of a report, with their stored results, their pending work, and the final tables.
 
 SQL (`results.judging.pending_results`) joins the lake's `runs` with the ids of the results that
 each run requires, subtracts the results in the result lake, and cuts the rest into pieces of about

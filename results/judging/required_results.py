@@ -1,4 +1,4 @@
-"""The results that a report requires for a run: a verdict per checker of its case, and its facts.
+"""Determines the results that a report requires for a run: a verdict per checker, and facts.
 
 Runs of one `Kind` require results with the same ids, so the number of ids does not depend on the
 number of runs. A run over independent keys requires one result per checker and range of keys.

@@ -1,4 +1,4 @@
-"""Processes the units of a report, in every executor: judges runs, and appends the results.
+"""Judges the runs of a unit of work, in every executor, and appends the results.
 
 The runs of a unit are read one by one from its files (`results.lake.log.run_streams`). The worker
 rebuilds each history, compares its digest, judges the run and extracts its facts. It appends the

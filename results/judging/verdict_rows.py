@@ -1,4 +1,4 @@
-"""Makes rows of the table `verdicts`: one row per checker and history, judged within a budget.
+"""Judges histories within a budget, and makes the rows of the table `verdicts`.
 
 Errors of a history or a checker become `unknown` verdicts. If the checker raises, the row has the
 traceback. If it exceeds its budget, the row names the limit. If it killed its worker twice, the row

@@ -1,4 +1,4 @@
-"""A map of strings with put, append and get: Porcupine's key-value model."""
+"""Porcupine's key-value model, which is a map of strings with put, append and get."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Several Delta tables that change together: their logs, files, snapshots and appends."""
+"""Several Delta tables that change together, with their logs, files, snapshots and appends."""

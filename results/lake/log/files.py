@@ -1,4 +1,4 @@
-"""Files of a lake: their names, references and statistics.
+"""The names, references and statistics of a lake's files.
 
 A file holds rows of one table and one partition, for whole runs. Its name shows where the rows came
 from:

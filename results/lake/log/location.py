@@ -1,4 +1,4 @@
-"""The location of a lake: the URI of a folder, or of a prefix in an object store.
+"""The location of a lake, which is a folder or a prefix in an object store.
 
 `pyarrow.fs` reads, writes and lists Parquet files; `deltalake` owns the logs of the tables
 (`results.lake.log.delta`). Both get the same endpoint and credentials: the environment's `AWS_*`,

@@ -1,1 +1,1 @@
-"""The tables of a lake: their schema, and the conversion of histories to rows and back."""
+"""The schema of a lake's tables, and the conversion of histories to rows and back."""

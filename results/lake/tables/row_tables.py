@@ -1,4 +1,4 @@
-"""Converts runs to rows of a lake: many runs at once, by columns, because a run has many lines.
+"""Converts many runs at once to rows of a lake, by columns, because a run has many lines.
 
 `tables_of` concatenates the sealed columns of some runs, and makes the tables of
 `results.lake.tables.schema` from them. Only the notes are decoded: about thirty lines per run from

@@ -1,4 +1,4 @@
-"""The tables of a lake: the type, unit and meaning of every column.
+"""The tables of a lake, with the type, unit and meaning of every column.
 
 A test checks `docs/lake-tables.md` against this file. All tables begin with the partition columns
 of a lake (`PARTITION`) and the `run`. Times are int64 ns since the start of the run; only

@@ -1,4 +1,4 @@
-"""Reads a stored run that goes into a lake: its identity, its case, and its history's columns.
+"""Reads a stored run for a lake, with its identity, its case, and its history's columns.
 
 The columns (`harness.store.parquet`) come from a sealed file, or from the log of a run that was cut
 short.
