@@ -72,7 +72,7 @@ def _judge_orders(
         visible = [by_value[value] for value in read.answer if value in by_value]
         if not visible:
             continue
-        # The visible write that was invoked last has the most predecessors.
+        # The visible write that was invoked last must follow the most other writes.
         last = max(visible, key=lambda step: step.begin)
         earlier = done[: bisect.bisect_left(ends, last.begin)]
         if not earlier:

@@ -308,8 +308,8 @@ class SnapshotScans(_RowsChecker):
         ordered = sorted({0, *floor.values(), *(stamp for stamp in stamps if stamp is not None)})
         # Hybrid timestamps have more bits than the search or a float can represent, so they become
         # ranks. At each timestamp, writes come first, then looks (answers), then unknown writes of
-        # processes that knew the timestamp. A tablet never uses a timestamp twice, so the write and
-        # the look of a row at one timestamp are joined.
+        # processes that knew the timestamp. A write and a look of a row at one timestamp are
+        # joined, since a tablet never uses a timestamp twice.
         writes: dict[tuple[Place, int], int | None] = {}
         rank = {stamp: 3 * place for place, stamp in enumerate(ordered)}
         for part in read.parts:

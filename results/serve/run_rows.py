@@ -106,7 +106,7 @@ def _cut(text: str) -> str:
 
 
 def signature_of(text: str) -> str:
-    """Return SQL for a signature without its shape (see `harness.verdict.signature.split`)."""
+    """Return SQL for a failure's signature, without the kinds of the operations that failed."""
     return _parts(text, f"1:{PARTS}")
 
 

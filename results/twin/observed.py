@@ -223,7 +223,7 @@ def _wait(waits: dict[str, dict[int, int]], name: str, start: int, end: int) -> 
 
 
 def _load(history: History) -> tuple[int, int]:
-    """Return start and end of the phases under load, or of a history that names no phases."""
+    """Return start and end of the phases under load. Without phases, the whole history counts."""
     phases = phases_of(history)
     begins = [time_ns for time_ns, name in phases if name in LOAD]
     if not begins:

@@ -164,7 +164,7 @@ class _History:
         return forced
 
     def _shown(self, access: Access) -> Access:
-        """Return `access`; if its answer was lost, return an operation that observed its effect."""
+        """Return `access` or, if its answer was lost, an operation that observed its effect."""
         return access if access.end < math.inf else self._witness[access.makes]
 
     def blocks(self) -> list[_Block]:
