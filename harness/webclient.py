@@ -103,6 +103,8 @@ class Web:
         if not 200 <= response.status < 300:
             why = response.body.decode("utf-8", "replace").strip()
             raise ValueError(f"status {response.status}: {why}")
+        if response.may_be_cut():
+            raise EOFError("the answer may be cut: it has neither a Content-Length nor chunks")
         return json.loads(response.body) if response.body else None
 
     async def close(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ REPLY_BYTES_MAX: Final = 16 * 1024 * 1024
 _REPLY_HEAD_BYTES_MAX: Final = 64 * 1024
 _READ_BYTES: Final = 16 * 1024
 _ANSWER_S: Final = 30.0
+_FRAMES: Final = frozenset({"content-length", "transfer-encoding"})
+_BODYLESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 TEXT: Final = "text/plain; charset=utf-8"
 
 _log = logging.getLogger(__name__)
@@ -50,6 +53,22 @@ class Response:
     body: bytes = b""
     content_type: str = "application/json"
     headers: Mapping[str, str] | None = None
+    framed: bool = True
+    """Whether a length or a last chunk says where the body ends, and not only the connection."""
+
+    def may_be_cut(self, *, text: bool = False) -> bool:
+        """Whether a broken connection may have cut the body.
+
+        An unframed body is whole if it is JSON, except for a number: `12` may be a part of `123`.
+        Any part of a plain `text` is a text, too.
+        """
+        if self.framed:
+            return False
+        try:
+            value = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return True
+        return text or isinstance(value, int | float) and not isinstance(value, bool)
 
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -300,6 +319,9 @@ async def _read_response(connection: h11.Connection, reader: asyncio.StreamReade
         elif isinstance(event, h11.EndOfMessage) and head is not None:
             headers = _headers(head)
             content_type = headers.get("content-type", "")
-            return Response(head.status_code, b"".join(pieces), content_type, headers)
+            framed = head.status_code in _BODYLESS or not headers.keys().isdisjoint(_FRAMES)
+            return Response(
+                head.status_code, b"".join(pieces), content_type, headers, framed=framed
+            )
         elif isinstance(event, h11.ConnectionClosed):
             raise EOFError("the server hung up without a response")

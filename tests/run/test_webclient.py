@@ -49,6 +49,8 @@ class Server:
                 if answer == "":
                     break
                 writer.write(answer or b"")
+                if answer and answer.startswith(b"HTTP/1.0"):
+                    break
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         writer.close()
@@ -126,6 +128,16 @@ def test_silence_and_hanging_up_after_a_change_are_info(silence):
     )
     assert done.type is OpType.INFO
     assert [attempt.outcome == "ok" for attempt in done.attempts] == [True, False]
+
+
+@pytest.mark.parametrize("body", [b"", b"12"])
+def test_an_answer_that_may_be_cut_is_info(body):
+    def answer(path):
+        return b"HTTP/1.0 200 OK\r\n\r\n" + body if path == "/put" else plain(1)
+
+    (done,), _ = invoke(answer, Request("w", 1))
+    assert (done.type, done.value) == (OpType.INFO, None)
+    assert "may be cut" in done.error
 
 
 def test_after_a_failure_the_next_node_is_asked_unless_pinned():

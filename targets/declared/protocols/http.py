@@ -108,6 +108,11 @@ class Exchange(Template):
     def value_of(self, response: Response) -> Any:
         """Return the value of an answer. Raises `DeclinedError` or `ValueError`."""
         written, status = self.written, response.status
+        if self.answer != "raw" and response.may_be_cut(text=written.decode == "text"):
+            raise MalformedError(
+                f"status {status}: the answer may be cut, since it has neither a Content-Length nor "
+                f"chunks: {shown(response.body)}"
+            )
         if status in self._nothing:
             return False if self.answer == "whether" else None
         if status in self._refused:

@@ -11,7 +11,7 @@ from harness.support.http1 import Response
 from targets.declared.protocols import DeclinedError, MalformedError, protocol_of
 from targets.declared.protocols.http import value_at
 from tests.declared.protocols.minis import MiniHttp
-from tests.declared.protocols.servers import Caller, Server, run
+from tests.declared.protocols.servers import CLOSE, Caller, Server, run
 from tests.declared.protocols.test_values import keys, same, values
 
 HTTP = protocol_of("http", {})
@@ -207,6 +207,35 @@ def test_a_server_that_closes_each_connection_is_asked_anew():
 
     ok = ("ok", {"result": "ok", "value": 5})
     assert asyncio.run(main()) == [ok, ("ok", {"result": "ok"}), 2]
+
+
+@pytest.mark.parametrize(
+    ("body", "read", "write"),
+    [
+        (b"12", "fail", "info"),
+        (b"", "fail", "info"),
+        (b'{"node": {"value": 5}}', "ok", "ok"),
+        (b'{"node": {"value": 5}', "fail", "info"),
+    ],
+)
+def test_an_answer_that_ends_with_the_connection_may_be_cut(body, read, write):
+    class Old(MiniHttp):
+        def answer(self, request):
+            del request
+            return b"HTTP/1.0 200 OK\r\n\r\n" + body
+
+    async def calls(call, _):
+        return [(await call("read"))[0], (await call("write", {"value": 5}))[0]]
+
+    assert run("http", calls, mini=Old(), spoil=lambda answer: [answer, CLOSE]) == [read, write]
+
+
+@pytest.mark.parametrize("body", [b"5", b"5 or so", b'"5"', b"[5]", b"{}"])
+def test_an_unframed_text_is_no_value_but_serves_a_probe(body):
+    response = Response(200, body, framed=False)
+    with pytest.raises(MalformedError):
+        template({"request": "GET /", "decode": "text"}).value_of(response)
+    assert template("GET /", "raw").value_of(response) is not None
 
 
 def test_a_new_connection_that_does_not_answer_was_sent_nothing():
