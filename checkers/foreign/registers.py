@@ -49,6 +49,7 @@ from harness.exact import exact, is_scalar
 from harness.independent import Shape, shape_of
 from harness.ops import History, ModelSettings, Op, OpType, Pair
 from harness.plugins import PreparedCheck
+from harness.vocabularies.counter import is_final
 
 Reader = Callable[[Pair], list[tuple[Hashable, bool, Any]]]
 """A function that returns (key, whether it is a read, value) for each access of an operation."""
@@ -87,7 +88,7 @@ def _read_value(op: Op, model: str) -> Any:
 
 
 def _is_ours(pairs: Iterable[Pair]) -> bool:
-    return any(isinstance(value, dict) for value in _values(pairs))
+    return any(isinstance(value, dict) and not is_final(value) for value in _values(pairs))
 
 
 def _values(pairs: Iterable[Pair]) -> Iterator[Any]:

@@ -1,6 +1,6 @@
-"""The history model counter: a number that is 0 at first, with the operations `add` and `read`.
+"""The history models counter and counter-final: a number that is 0 at first, with `add` and `read`.
 
-This follows `counter` in `jepsen/checker.clj`. For a read, an add is *certain* if it was
+**counter** follows `counter` in `jepsen/checker.clj`. For a read, an add is *certain* if it was
 acknowledged before the read began. It is *possible* if it was invoked before the read ended, did
 not fail, and is not certain.
 
@@ -11,6 +11,12 @@ not fail, and is not certain.
 Differences from Jepsen: amounts may be negative, and the rule `unreachable` is an addition. This
 rule is skipped for a read if it would take more than `CELLS_MAX` steps. As in Jepsen, each read is
 judged separately, so contradictions between reads are not found.
+
+**counter-final** follows the workloads pn-counter and g-counter of Maelstrom: a counter whose nodes
+agree eventually. The same rules apply, but only to the final reads. Maelstrom marks them with
+`:final? true`, which logs do not show. Without marks, the final reads are the last operations of
+all processes, if each of these reads began after all acknowledged adds had ended. A process whose
+last operation is of unknown outcome was replaced by another, so it needs no read.
 """
 
 from __future__ import annotations
@@ -22,18 +28,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from checkers.jepsen.model import StepsModel, nothing_seen
-from checkers.jepsen.steps import Step
+from checkers.jepsen.model import DirectCheck, StepsModel, nothing_seen
+from checkers.jepsen.steps import NEVER, Step
 from checkers.verdict.findings import Findings
-from harness.errors import counted
+from harness.errors import HistoryError, counted
 from harness.vocabularies import counter
+from harness.vocabularies.counter import is_final
 
 CELLS_MAX: Final = 20_000_000
 """The maximum of (possible adds) * (sum of their amounts) per read, in the rule `unreachable`."""
 NAMED_MAX: Final = 20
 
 
-class CounterModel(StepsModel, judges_prefixes=True, version="1"):
+class CounterModel(StepsModel, judges_prefixes=True, version="1", milder="counter-final"):
     """The history model of a counter."""
 
     name = "counter"
@@ -45,6 +52,8 @@ class CounterModel(StepsModel, judges_prefixes=True, version="1"):
     def parse(self, step: Step) -> Step:
         if step.f == "add" and type(step.asked) is not int:
             raise ValueError("add with a whole number, and read")
+        if is_final(step.answer):
+            step = step._replace(answer=step.answer["value"])
         if step.f == "read" and step.did and type(step.answer) is not int:
             raise ValueError("reads that are answered with a whole number")
         return step
@@ -61,6 +70,45 @@ class CounterModel(StepsModel, judges_prefixes=True, version="1"):
         if not reads:
             nothing_seen(findings, "the counter was never read: no read was answered")
         return f"{counted(len(reads), 'read')} between the sums of certain and possible adds"
+
+
+class CounterFinalModel(CounterModel, judges_prefixes=False, version="1", milder=None):
+    """The history model of a counter of which only the final reads are judged."""
+
+    name = "counter-final"
+    doc = "a counter whose final reads (:final?) show all adds; earlier reads may be stale"
+
+    def parse(self, step: Step) -> Step:
+        plain = super().parse(step)
+        return plain._replace(answer=_Final(plain.answer)) if is_final(step.answer) else plain
+
+    def check_of(self, steps: Sequence[Step]) -> DirectCheck:
+        marked = [step for step in steps if isinstance(step.answer, _Final)]
+        final = marked or _last_reads(steps)
+        if not final and any(step.f == "read" and step.did for step in steps):
+            raise HistoryError(
+                f"the model {self.name} judges reads with :final? true; no read has it, and not "
+                "every process ends with a read that began after all acknowledged adds"
+            )
+        chosen = {step.begin for step in final}
+        judged = [step for step in steps if step.f == "add" or step.begin in chosen]
+        return super().check_of(judged)
+
+    def judge(self, steps: Sequence[Step], findings: Findings, details: dict[str, Any]) -> str:
+        return f"{super().judge(steps, findings, details)}; earlier reads were not judged"
+
+
+class _Final(int):
+    """The answer of a final read."""
+
+
+def _last_reads(steps: Sequence[Step]) -> list[Step]:
+    """Return the last operations of all processes, or nothing if these are not the final reads."""
+    acknowledged = max((step.end for step in steps if step.f == "add" and step.did), default=-1.0)
+    last = {step.process: step for step in sorted(steps, key=lambda step: step.begin)}
+    late = [s for s in last.values() if s.f == "read" and s.begin > acknowledged]
+    others = [s for s in last.values() if s.end != NEVER and s not in late]
+    return [] if others else late
 
 
 class _Ledger:

@@ -1,7 +1,7 @@
 """The history models of sets that only grow: set-full, set-full-linearizable and set-final.
 
 This follows `set` and `set-full` in `jepsen/checker.clj`. The operations are `add` with an element,
-and `read`, whose answer lists all elements.
+and `read`, whose answer lists all elements. In Maelstrom, an add may be called `broadcast`.
 
 **set-full** judges each element by all reads. An element is *known* once its add was acknowledged
 or a read showed it.
@@ -110,7 +110,11 @@ class SetModel(StepsModel):
     """
 
     vocabulary = sets.CALLS
-    functions: ClassVar[Mapping[str, str]] = {"add": "with an element", "read": ""}
+    functions: ClassVar[Mapping[str, str]] = {
+        "add": "with an element",
+        "broadcast": "with a message",
+        "read": "",
+    }
     requests: ClassVar[str] = "add with an element, and read"
     answers: ClassVar[str] = "reads that are answered with a collection of elements"
 

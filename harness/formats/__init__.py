@@ -14,6 +14,6 @@ Every format yields `harness.ops.Op`s, which a model interprets.
 
 from harness.formats.detect import SUFFIXES, is_history_file, open_history
 from harness.formats.source import Source
-from harness.formats.suggest import model_for
+from harness.formats.suggest import doubt_about, model_for
 
-__all__ = ["SUFFIXES", "Source", "is_history_file", "model_for", "open_history"]
+__all__ = ["SUFFIXES", "Source", "doubt_about", "is_history_file", "model_for", "open_history"]

@@ -17,6 +17,7 @@ happened. It is kept, and the model decides. A value of `:timed-out` is the op's
 
 from __future__ import annotations
 
+import os
 import re
 from array import array
 from collections.abc import Iterator
@@ -89,7 +90,9 @@ class OpLines:
     def __iter__(self) -> Iterator[Op]:
         pairing = Pairing(foreign=True)
         self._lines, self._columns = array("Q"), array("Q")
+        torn: tuple[int, int] | None = None
         for line, text in numbered_lines(self._path):
+            torn = None
             match = self._match(line, text.rstrip())
             if match is None:
                 continue
@@ -104,6 +107,16 @@ class OpLines:
             self._lines.append(line)
             self._columns.append(column)
             yield op
+            torn = None if match["value"] or not op.is_client else (line, column)
+        if torn is not None and self._is_unfinished():
+            what = "the file ends before the value of this op; remove a line that was cut off"
+            raise located(self._path, *torn, what)
+
+    def _is_unfinished(self) -> bool:
+        """Whether the last line of the file has no end."""
+        with self._path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read() not in {b"\n", b"\r"}
 
     def position(self, index: int) -> tuple[int, int] | None:
         if index >= len(self._lines):

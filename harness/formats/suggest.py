@@ -15,6 +15,7 @@ from harness.errors import UsageError, clipped, shown
 from harness.exact import exact, is_scalar
 from harness.independent import Shape, shape_of, without_keys
 from harness.ops import History, Op, OpType
+from harness.vocabularies.counter import is_final
 from harness.vocabularies.ddl import MUTATIONS, Get, List
 from harness.vocabularies.edn import members
 
@@ -148,12 +149,62 @@ def _are_forks(words: _Words) -> bool:
     return sizes["write"] == {1} and bool(sizes["read"]) and min(sizes["read"]) > 1
 
 
+def _lock(words: _Words) -> str:
+    asked = words.asked("acquire")
+    if asked and all(isinstance(value, Mapping) and "lease_ms" in value for value in asked):
+        return "lease"
+    answers = [op.value for op in words.ops if op.type is OpType.OK]
+    for value in [*asked, *words.asked("release"), *answers]:
+        if isinstance(value, Mapping) and not value.keys() <= {"result"}:
+            raise words.none(
+                f"{clipped(repr(value), 80)} may name clients, permits or fences; mutex and "
+                "owned-mutex, the models of plain locks, look at no values"
+            )
+    for value in answers:
+        if type(value) in {bool, int, float} and value not in asked:
+            raise words.none(
+                f"an operation is answered with {value!r}, maybe a fence or a refusal; mutex and "
+                "owned-mutex, the models of plain locks, look at no values"
+            )
+    return "mutex"
+
+
+def doubt_about(name: str, history: History) -> str | None:
+    """Return why a history whose operations suggest the model `name` may need another one.
+
+    A semaphore or a reentrant lock looks like a lock. But a lock is not asked for a number of
+    permits, and its holder does not acquire it again before asking for a release.
+    """
+    if name != "mutex":
+        return None
+    held: set[tuple[int | str, Any]] = set()
+    for pair in history.pairs:
+        value = pair.invoke.value
+        key = value[0] if _is_list(value) and len(value) == 2 and is_scalar(value[0]) else None
+        holder = (pair.invoke.process, exact(key))
+        if pair.invoke.f != "acquire":
+            held.discard(holder)
+        elif type(value) is int:
+            return f"acquire {value} may ask for permits of a semaphore, which no model knows"
+        elif pair.type is OpType.OK and holder in held:
+            return (
+                f"process {holder[0]} acquires it twice (op {pair.invoke.index}) without a "
+                "release, as reentrant locks and semaphores allow, which no model knows"
+            )
+        elif pair.type is OpType.OK:
+            held.add(holder)
+    return None
+
+
 def _set(words: _Words) -> str:
     answers = words.answers("read")
+    final = any(map(is_final, answers))
+    if final:
+        answers = [value["value"] if is_final(value) else value for value in answers]
     if answers and all(type(value) is int for value in [*answers, *words.asked("add")]):
         if "remove" in words.names:
             raise words.none("'remove' belongs to a set, but reads are answered with numbers")
-        return "counter"
+        return "counter-final" if final else "counter"
     for value in answers:
         if is_scalar(value):
             raise words.none(
@@ -176,6 +227,13 @@ def _set(words: _Words) -> str:
     if not words.answers("read") and len(set(added)) < len(added):
         raise words.none("no read is answered, and elements are added twice, as to a counter")
     return "set"
+
+
+def _broadcast(words: _Words) -> str:
+    for value in words.answers("read"):
+        if members(value) is None:
+            raise words.none(f"a read is answered with {shown(value)}, which lists no messages")
+    return "set-full"
 
 
 def _key_value(words: _Words) -> str:
@@ -245,8 +303,9 @@ _KINDS: Final[tuple[tuple[frozenset[str], Callable[[_Words], str]], ...]] = (
     (frozenset({"txn"}), _transactional),
     (frozenset({"init", "txn"}), lambda _: "closed-predicate"),
     (frozenset({"get", "put", "append"}), _key_value),
-    (frozenset({"acquire", "release"}), lambda _: "mutex"),
+    (frozenset({"acquire", "release"}), _lock),
     (frozenset({"add", "remove", "read"}), _set),
+    (frozenset({"broadcast", "read"}), _broadcast),
     (frozenset({"enqueue", "dequeue", "drain"}), _queue),
     (frozenset({"transfer", "read"}), _bank),
     (frozenset({"generate"}), lambda _: "unique-ids"),

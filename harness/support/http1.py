@@ -68,7 +68,7 @@ class Response:
             value = json.loads(self.body)
         except (ValueError, RecursionError):
             return True
-        return text or isinstance(value, int | float) and not isinstance(value, bool)
+        return text or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 Handler = Callable[[Request], Awaitable[Response]]

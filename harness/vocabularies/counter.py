@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from harness.vocabularies import Call, Vocabulary
 
@@ -22,3 +23,8 @@ class Read(Call, frozen=True):
 
 
 CALLS = Vocabulary[Add | Read]("counter", (Add, Read))
+
+
+def is_final(value: Any) -> bool:
+    """Whether this is the answer of a read that Maelstrom marked as `:final?`."""
+    return isinstance(value, Mapping) and value.keys() == {"value", "final"}

@@ -1,4 +1,4 @@
-"""A suggested model convicts only if a milder model of the same operations convicts, too."""
+"""A suggested model convicts only if no other model may be meant that accepts the history."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ def keyed(ops):
 
 def file_of(ops, tmp_path):
     path = tmp_path / "h.jsonl"
-    types = {"!": "invoke", "+": "ok"}
+    types = {"!": "invoke", "+": "ok", "-": "fail"}
     path.write_text(
         "\n".join(
             json.dumps({"process": int(w[0]), "type": types[w[1]], "f": f, "value": value})
@@ -93,3 +93,46 @@ def test_a_milder_model_that_does_not_convict_is_enough():
     result = check.check(time_limit_s=9, draw=False)[0]
     assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, UNDECIDED_MODEL)
     assert "unknown as at-least-once-queue" in result.reason
+
+
+HELD = [("0!", "acquire", None), ("0+", "acquire", None)]
+FREED = [("0!", "release", None), ("0+", "release", None)]
+OTHER = [("1!", "acquire", None), ("1+", "acquire", None)]
+PERMITS = [("0!", "acquire", 1), ("0+", "acquire", 1), ("1!", "acquire", 2), ("1+", "acquire", 2)]
+REFUSED = [("0!", "release", None), ("0-", "release", None)]
+
+
+@pytest.mark.parametrize(
+    ("ops", "code"),
+    [
+        ([*HELD, *HELD, *FREED, *FREED, *OTHER], EXIT_UNKNOWN),  # a reentrant lock
+        ([*HELD, *HELD, *OTHER], EXIT_UNKNOWN),  # a semaphore, or a lock of two holders
+        (PERMITS, EXIT_UNKNOWN),
+        ([*HELD, *OTHER], EXIT_INVALID),
+        ([*HELD, *REFUSED, *HELD], EXIT_INVALID),  # the lock was lost, and not acquired twice
+        ([*HELD, *FREED, *HELD, *OTHER], EXIT_INVALID),
+        ([*HELD, *FREED, *OTHER], EXIT_VALID),
+        (
+            [*HELD, ("1!", "release", None), ("1+", "release", None), *HELD],
+            EXIT_VALID,
+        ),  # as in Knossos, any process may release
+    ],
+)
+def test_a_lock_that_may_be_a_semaphore_is_not_convicted(ops, code, tmp_path, capsys):
+    path = file_of(ops, tmp_path)
+    assert main(["check", path, "--json"]) == code
+    report = json.loads(capsys.readouterr().out)
+    assert report["model"] == "mutex"
+    if code == EXIT_UNKNOWN:
+        assert "say --model mutex" in report["reason"]
+        assert main(["check", path, "--model", "mutex"]) == EXIT_INVALID
+    imported = main(["import", path, "--store", str(tmp_path / "store")])
+    assert imported == (EXIT_USAGE if code == EXIT_UNKNOWN else EXIT_VALID)
+
+
+def test_two_locks_of_one_process_are_no_reentrant_lock(tmp_path):
+    ops = [(word, f, [key, None]) for key in (1, 2) for word, f, _ in HELD]
+    ops += [(word, f, [1, None]) for word, f, _ in OTHER]
+    assert main(["check", file_of(ops, tmp_path), "--independent"]) == EXIT_INVALID
+    again = [*ops, *((word, f, [2, None]) for word, f, _ in HELD)]
+    assert main(["check", file_of(again, tmp_path), "--independent"]) == EXIT_UNKNOWN

@@ -83,6 +83,17 @@ def test_ops_are_found_in_logs_of_every_kind(number, tmp_path, capsys):
     capsys.readouterr()
 
 
+@pytest.mark.parametrize("number", range(len(logs("1"))))
+def test_a_log_that_was_cut_before_the_last_value_is_refused(number, tmp_path, capsys):
+    """Without its value, an op looks like an answered read of nil, which was never written."""
+    text = logs("1")[number][1]
+    at = text.rindex("read") + len("read")
+    assert main(["check", str(written(tmp_path, text[:at]))]) == EXIT_USAGE
+    assert "the file ends before the value" in capsys.readouterr().err
+    written(tmp_path, f"{text[:at]}\n")
+    assert main(["check", str(tmp_path / "file")]) in {EXIT_VALID, EXIT_INVALID}
+
+
 @pytest.mark.parametrize("noise", ["nothing here", "[main] INFO begun", '{"level": 1}', "# note"])
 def test_the_beginning_of_a_log_may_be_long(noise, tmp_path):
     text = f"{noise}\n" * 20_000 + "\n".join(LINES) % "1"

@@ -3,21 +3,51 @@
 A strict and a milder model may fit the same operations. For example, the milder model of a set lets
 a read return an old state. If the history is invalid only under the strict model, the verdict is
 `unknown`, with a reason that names both models.
+
+Locks that are acquired several times may be semaphores or reentrant locks, of which there is no
+model. Their violations of the guessed model prove nothing, either.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from harness.errors import UsageError
-from harness.ops import History, ModelSettings, Verdict
+from harness.formats import doubt_about
+from harness.ops import CheckResult, Counterexample, History, ModelSettings, Verdict
 from harness.plugins import PreparedCheck
 from harness.verdict.judge import load_model
 from harness.verdict.readings import EitherCheck
 
 UNDECIDED_MODEL: Final = "suggested-model"
 """The `rule` of the result for a history that is valid only under the milder of two models."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtedCheck:
+    """The check by a guessed model, whose violations may show only that the guess is wrong."""
+
+    name: str
+    check_guessed: PreparedCheck
+    doubt: str
+
+    @property
+    def operations(self) -> int:
+        return self.check_guessed.operations
+
+    def check(
+        self, *, time_limit_s: float, draw: bool
+    ) -> tuple[CheckResult, Counterexample | None]:
+        """Judge by the guessed model; the verdict is `unknown` if it would be `invalid`."""
+        result, drawn = self.check_guessed.check(time_limit_s=time_limit_s, draw=draw)
+        if result.verdict is not Verdict.INVALID:
+            return result, drawn
+        reason = f"it is invalid as {self.name}, but {self.doubt}: say --model {self.name} if not"
+        text = (f"As {self.name}: {result.reason}.", *(f"  {each}" for each in result.explanation))
+        details = {"operations": self.operations, "rule": UNDECIDED_MODEL}
+        return CheckResult(self.name, Verdict.UNKNOWN, reason, text, details=details), None
 
 
 def guessed(name: str, history: History, settings: ModelSettings) -> PreparedCheck:
@@ -29,7 +59,8 @@ def guessed(name: str, history: History, settings: ModelSettings) -> PreparedChe
     check = model.prepare(history, settings)
     milder = model.milder
     if milder is None:
-        return check
+        doubt = doubt_about(name, history)
+        return check if doubt is None else DoubtedCheck(name, check, doubt)
 
     def reason(strict: Verdict, other: Verdict) -> str:
         return (
@@ -49,8 +80,8 @@ def guessed(name: str, history: History, settings: ModelSettings) -> PreparedChe
 
 
 def require_decided(name: str, history: History, settings: ModelSettings, limit_s: float) -> None:
-    """Raise `UsageError` if only the milder of two possible models accepts the history."""
-    if load_model(name).milder is None:
+    """Raise `UsageError` if another model may be meant that accepts the history."""
+    if load_model(name).milder is None and doubt_about(name, history) is None:
         return
     result, _ = guessed(name, history, settings).check(time_limit_s=limit_s, draw=False)
     if result.details.get("rule") == UNDECIDED_MODEL:

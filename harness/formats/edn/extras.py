@@ -5,8 +5,9 @@
 | kafka | `:rebalance-log [{:keys [k]} ...]` | one more micro-operation: `["rebalance", [k, ...]]` |
 | kafka | `:seek-to-beginning? true` of an assign | `{"keys": [...], "from_start": true}` |
 | causal | `:position p, :link l` | `{"value": v, "position": p, "link": l}` |
+| pn-counter | `:final? true` of a number that was read | `{"value": n, "final": true}` |
 
-The models `kafka` and `causal` read these forms, which our vocabularies have, too.
+The models `kafka`, `causal` and `counter-final` read these forms.
 """
 
 from __future__ import annotations
@@ -38,4 +39,6 @@ def with_extras(
         position, link = value_of(form.get(":position")), value_of(form[":link"])
         fields = {"value": inner, "position": position, "link": link}
         return fields if inner is value else [value[0], fields]
+    if f == "read" and type(value) is int and form.get(":final?") is True:
+        return {"value": value, "final": True}
     return value

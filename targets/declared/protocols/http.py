@@ -110,7 +110,7 @@ class Exchange(Template):
         written, status = self.written, response.status
         if self.answer != "raw" and response.may_be_cut(text=written.decode == "text"):
             raise MalformedError(
-                f"status {status}: the answer may be cut, since it has neither a Content-Length nor "
+                f"status {status}: the answer may be cut, since it has no Content-Length and no "
                 f"chunks: {shown(response.body)}"
             )
         if status in self._nothing:

@@ -55,6 +55,9 @@ TABLES = {
         # A read that overlaps the add may miss the element.
         0! add 1; 1! read; 0+ add 1; 1+ read [] => unknown nothing-observed
         0! add 1; 1 read -> []; 0+ add 1; 1 read -> [1] => valid
+        # Maelstrom's broadcasts.
+        0 broadcast 1; 1 read -> [1] => valid
+        0 broadcast 1; 1 read -> [] => invalid lost 0 2
     """,
     "set-full set-full-linearizable": """
         # The element of an add of unknown outcome must not come and go.
