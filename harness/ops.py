@@ -8,29 +8,29 @@ the RPC `attempts` that were really sent, since a hidden retry ruins verdicts (K
 A history is self-contained. The harness also records its own observations as ops, so that every
 checker is a pure function of a history, and stored runs can be checked again:
 
-| process   | f           | value of the op (type is always `info`)                     |
-|-----------|-------------|-------------------------------------------------------------|
-| "nemesis" | its name    | `{"action": "inject"|"heal", "fault": id, "targets", ...}`   |
-| "harness" | phase       | `{"phase": "warm-up"|"chaos"|"heal-core"|...}`               |
-| "harness" | permits     | what the profile does not promise (`harness.permits`)        |
-| "harness" | leader      | `{"node": name, "term": n}`: this node leads in this term    |
-| "harness" | node-exit   | `{"node": name, "code": n, "expected": bool, "log": lines}`  |
-| "harness" | live        | `{"ok": bool, "took_s": x, "bound_s": y, "missing": [f]}`    |
-| "harness" | converged   | `{"ok": bool, "took_s": x, "bound_s": y, "pending": [text]}` |
-| "harness" | interrupted | `{"phase": name}`: the user cut the workload short           |
-| "harness" | unread      | `{"count": n, "of": n, "bound_s": x}`: failed final reads   |
-| "harness" | clock       | `{"wall_ns": n}`: the wall clock, which stamps logs of programs |
-| "harness" | log         | a message of a generator, or of a client that did not close |
-| "harness" | memory      | `{"bytes": {node: n or null}}`: memory of nodes at the end   |
-| "harness" | snapshot    | the target's own dump of every node's state                 |
-| "harness" | usage       | resource use of nodes now: `{quantity: {node: n or null}}`    |
+| process   | f              | value of the op (type is always `info`)                            |
+|-----------|----------------|--------------------------------------------------------------------|
+| "nemesis" | its name       | `{"action": "inject"|"heal", "fault": id, "targets", ...}`         |
+| "harness" | phase          | `{"phase": "warm-up"|"chaos"|"heal-core"|...}`                     |
+| "harness" | permits        | what the profile does not promise (`harness.permits`)              |
+| "harness" | leader         | `{"node": name, "term": n}`: this node leads in this term          |
+| "harness" | node-exit      | `{"node": name, "code": n, "expected": bool, "log": lines}`        |
+| "harness" | live           | `{"ok": bool, "took_s": x, "bound_s": y, "missing": [f]}`          |
+| "harness" | converged      | `{"ok": bool, "took_s": x, "bound_s": y, "pending": [text]}`       |
+| "harness" | interrupted    | `{"phase": name}`: the user cut the workload short                 |
+| "harness" | unread         | `{"count": n, "of": n, "bound_s": x}`: failed final reads          |
+| "harness" | clock          | `{"wall_ns": n}`: the wall clock, which stamps logs of programs    |
+| "harness" | log            | a message of a generator, or of a client that did not close        |
+| "harness" | memory         | `{"bytes": {node: n or null}}`: memory of nodes at the end         |
+| "harness" | snapshot       | the target's own dump of every node's state                        |
+| "harness" | usage          | resource use of nodes now: `{quantity: {node: n or null}}`         |
 | "harness" | unsafe-change  | an administrator overruled votes (`harness.verdict.unsafe_change`) |
-| "harness" | divergence  | two replicas that announced different values for one index  |
-| "harness" | checkpoints | `{"told": n, "compared": n, ...}`: announcements, comparisons |
-| "harness" | frozen      | the violation that froze the run (`harness.run.freeze`)      |
-| "harness" | heartbeat-gap  | `{"from_s": x, "to_s": y, "gap_s": z}`                    |
-| "harness" | starvation     | `{"from_s": x, "to_s": y, "waited_s": {name: s}}`         |
-| "harness" | infrastructure | `{"node": name or null, "what": text}`                    |
+| "harness" | divergence     | two replicas that announced different values for one index         |
+| "harness" | checkpoints    | `{"told": n, "compared": n, ...}`: announcements, comparisons      |
+| "harness" | frozen         | the violation that froze the run (`harness.run.freeze`)            |
+| "harness" | heartbeat-gap  | `{"from_s": x, "to_s": y, "gap_s": z}`                             |
+| "harness" | starvation     | `{"from_s": x, "to_s": y, "waited_s": {name: s}}`                  |
+| "harness" | infrastructure | `{"node": name or null, "what": text}`                             |
 
 * An inject op of the nemesis has the `kind` of its fault ("cut", "kill", "power-cut", "pause",
   "restart", "shape", "reset", or a plug-in's own word), which histories of older versions lack. It

@@ -1,7 +1,7 @@
 """The damage budget: a limit, so that faults never destroy data that a majority has synced.
 
-A replicated system promises to survive the loss of a minority's data, so a run that destroys more
-proves nothing, however the system fails. A node is charged when a fault destroys its synced data
+A replicated system promises to survive the loss of a minority's data. After a greater loss, a
+failure would not be the system's fault. A node is charged when a fault destroys its synced data
 (`damages` of the fault's kind). Unsynced data may be lost on all nodes at once. A node may recover
 its data from other replicas, but the harness cannot see that, so the node stays charged for the
 whole run. Another fault on a charged node costs nothing.

@@ -132,7 +132,7 @@ def refuse_nodes(
 
 
 def refuse_clients(nemesis: Nemesis, concurrency: int) -> None:
-    """Raise `UsageError` for a nemesis that names a client beyond the first `concurrency`."""
+    """Raise `UsageError` if the nemesis names a client that this `concurrency` does not make."""
     needed = nemesis.clients_min
     if needed > concurrency:
         raise UsageError(

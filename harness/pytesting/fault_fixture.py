@@ -1,8 +1,7 @@
 """The fixture `nemesis`: a fault that lasts as long as a block of the test's coroutine.
 
 The plug-ins are the same as in a run. Targets are chosen when the fault begins, and faults are
-recorded as in a run. A fault without an effect fails the test unless it `may_miss`: a test that
-broke nothing proves nothing.
+recorded as in a run. A fault that has no effect fails the test unless it `may_miss`.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def case_from_settings(settings: Mapping[str, object]) -> Case:
 
 
 def stored_case(source: Case | Path | str, settings: Mapping[str, object]) -> Case:
-    """Load a whole case; raises `UsageError` if a test has other settings, too."""
+    """Load the case of a test; raises `UsageError` if the test also has other settings."""
     if settings:
         raise UsageError(
             f"`case` decides the whole case; drop {', '.join(sorted(settings))}, or edit the case"

@@ -261,9 +261,9 @@ class Run(OpenedTarget):
                 "missing": probed.missing,
                 "asked": probed.asked,
                 "asked_late": probed.asked_late,
-                # A probe without operations proves nothing (`checkers.conduct.liveness`).
+                # Without operations, the checker `liveness` gives no verdict on the probe.
                 **({} if probed.kinds else {"kinds": []}),
-                # A probe whose client broke its contract proves nothing, either.
+                # Nor does it if the client broke its contract.
                 **({} if probed.breach is None else {"breach": probed.breach}),
             },
         )

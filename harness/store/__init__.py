@@ -2,14 +2,14 @@
 
 `store/<name>/<run>/` holds
 
-| file             | content                                                               |
-|------------------|-----------------------------------------------------------------------|
-| case.json        | the case, with its planned faults; written before the run begins       |
-| ops.log          | every op as it happens, checksummed; removed when the run is sealed    |
-| history.parquet  | the sealed history, sorted by index                                    |
-| results.json     | verdict, one entry per checker, the certificate (what the run did)     |
-| run.json         | identity, versions, digest, verdict; written last, by atomic rename    |
-| logs/            | one log per node                                                       |
+| file            | content                                                             |
+|-----------------|---------------------------------------------------------------------|
+| case.json       | the case, with its planned faults; written before the run begins    |
+| ops.log         | every op as it happens, checksummed; removed when the run is sealed |
+| history.parquet | the sealed history, sorted by index                                 |
+| results.json    | verdict, one entry per checker, the certificate (what the run did)  |
+| run.json        | identity, versions, digest, verdict; written last, by atomic rename |
+| logs/           | one log per node                                                    |
 
 `store/<name>/latest` links to the newest run. A run without `run.json` was cut short: its history
 is in `ops.log`, and `harness check` reads it back.

@@ -2,18 +2,18 @@
 
     $XDG_STATE_HOME/catalog-harness/clusters/NAME/    (default: ~/.local/state/...)
 
-| file           | holds                                                             |
-|----------------|-------------------------------------------------------------------|
-| `owner`        | the process that owns the folder, and its machine: first the      |
-|                | command that starts the cluster, then the holder                  |
-| `order.json`   | the cluster to start (`Order`)                                    |
-| `cluster.json` | the running cluster (`Standing`), once the system serves          |
+| file           | holds                                                              |
+|----------------|--------------------------------------------------------------------|
+| `owner`        | the process that owns the folder, and its machine: first the       |
+|----------------|--------------------------------------------------------------------|
+| `order.json`   | the cluster to start (`Order`)                                     |
+| `cluster.json` | the running cluster (`Standing`), once the system serves           |
 | `over`         | marks a run whose phases are over: its holder waits for a decision |
-| `ended.json`   | the end of a run (`Ended`)                                        |
-| `failure.json` | why the holder ended (`Failure`), unless `harness down` ended it  |
-| `door`         | the socket of its holder (`harness.up.control_socket`)            |
-| `kept.json`    | marks `data/` as complete (`harness.up.kept_data`)                |
-| `logs/`        | the output of its nodes; `holder.log` is next to it               |
+| `ended.json`   | the end of a run (`Ended`)                                         |
+| `failure.json` | why the holder ended (`Failure`), unless `harness down` ended it   |
+| `door`         | the socket of its holder (`harness.up.control_socket`)             |
+| `kept.json`    | marks `data/` as complete (`harness.up.kept_data`)                 |
+| `logs/`        | the output of its nodes; `holder.log` is next to it                |
 
 The *holder* is the process that keeps a cluster running (`harness.up.holder`).
 

@@ -1,10 +1,9 @@
-"""Coverage: a check that judged too little proves nothing.
+"""Coverage: makes the verdict `unknown` if a check left out too many cases.
 
 For each of its checks, a checker counts two kinds of cases (`{"acknowledged": 36}`): the ones that
 it judged (`details["looked"]`), and the ones that it left out because something else explains them
-(`details["exempt"]`). If a check left out more than half, `valid` would mean nothing, so the
-verdict is `unknown`, with the reason. The counts of all checkers go into the certificate of the
-run.
+(`details["exempt"]`). If a check left out more than half of its cases, `valid` or `permitted`
+becomes `unknown`, with the reason. The counts of all checkers go into the certificate of the run.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The vocabulary `members`: changes of the replica sets of a running system.
 
-Masters are named by their nodes. A change is answered when it has committed; a new master gets its
-vote, and a moved replica its rows, some time later. An administrator makes the changes, so normally
-at most one change is in progress; a target may refuse a second change.
+Masters are named by their nodes. A change is answered when it has committed. Some time later, a new
+master gets its vote, or a moved replica gets its rows. An administrator makes the changes, so
+normally at most one change is in progress, and a target may refuse a second one.
 
 The answer of `list-masters` has `masters`, with [node, role, member type] per master.
-`move-replica` moves a replica of some tablet of a table to another server; its answer has `tablet`,
+`move-replica` moves a replica of some tablet of a table to another server. Its answer has `tablet`,
 `source` and `target`.
 """
 

@@ -4,17 +4,17 @@ The harness blames a program for its end only if nothing else explains the end. 
 whether another program sent a request to exit. So it does not blame the program for an exit code
 that an outside request or signal can cause:
 
-| end that the harness did not request                      | blamed on                      |
-|-----------------------------------------------------------|--------------------------------|
+| end that the harness did not request                       | blamed on                      |
+|------------------------------------------------------------|--------------------------------|
 | by a signal that programs do not raise themselves          | the host                       |
-| 128 + SIGKILL or SIGTERM: shells, JVMs, container engines | the host                       |
-| 128 + another such signal                                 | unknown                        |
-| 256 - SIGKILL or SIGTERM: `exit(-n)` by a parent process  | unknown                        |
+| 128 + SIGKILL or SIGTERM: shells, JVMs, container engines  | the host                       |
+| 128 + another such signal                                  | unknown                        |
+| 256 - SIGKILL or SIGTERM: `exit(-n)` by a parent process   | unknown                        |
 | 0, of a node on `Env`: its runner does so for SIGTERM only | the host                       |
-| 0, of a foreign program: many servers do so for SIGTERM   | unknown                        |
-| any, of a foreign program, if the OOM killer has acted    | unknown: a child may have died |
-| `EXIT_HOST`, of a node on `Env`                           | the host                       |
-| any other                                                 | the program itself             |
+| 0, of a foreign program: many servers do so for SIGTERM    | unknown                        |
+| any, of a foreign program, if the OOM killer has acted     | unknown: a child may have died |
+| `EXIT_HOST`, of a node on `Env`                            | the host                       |
+| any other                                                  | the program itself             |
 """
 
 from __future__ import annotations

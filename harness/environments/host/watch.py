@@ -1,8 +1,8 @@
 """Watches for other programs that stop processes of a run, or end pauses that the harness began.
 
-A stopped process looks like a hanging process, and a pause that ended early proves nothing. A user,
-a debugger, a supervisor or a clean-up program may have done it; the target is not to blame. So the
-history records such interference from its detection until its end.
+A stopped process looks like a hanging process, and a pause that ended early tested nothing. The
+cause may be a user, a debugger, a supervisor or a clean-up program, and the target is not to blame.
+So the history records such interference from its detection until its end.
 """
 
 from __future__ import annotations

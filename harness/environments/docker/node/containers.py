@@ -57,7 +57,7 @@ class Containers:
         self._library: bytes | None = None
 
     def keep(self, node: str) -> dict[int, int]:
-        """Start a node's keeper. Returns declared port: port published on 127.0.0.1."""
+        """Start a node's keeper. Returns a map from declared ports to ports on 127.0.0.1."""
         keeper, clock = self.keeper(node), self.blueprint.places[node].clock
         if clock:
             self.engine.create_volume(clock, self.blueprint.labels(node), in_memory=True)

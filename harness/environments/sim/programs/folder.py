@@ -53,7 +53,7 @@ class Image:
         self.modified_ns: dict[int, int] = {}
 
     def copy(self) -> Image:
-        """Return a copy, without files that have lost their name."""
+        """Return a copy. Files that no longer have a name are left out."""
         other = Image()
         other.names = dict(self.names)
         other.folders = dict(self.folders)
