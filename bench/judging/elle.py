@@ -42,7 +42,7 @@ KINDS = ("list-append", "rw-register")
 LINES_MAX = 12
 PLANTED = ("none", "skew", "stale")
 GENERATED_ALONE_MAX = 1_000_000
-"""The number of transactions for the measurement of generation alone, whose time is linear."""
+"""Generation alone is measured with at most this many transactions: its time is linear."""
 NOISE_SHARE = 0.1
 """A parsing time below this share of the generation time is printed as noise."""
 

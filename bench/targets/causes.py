@@ -59,14 +59,12 @@ SHORT: Final = {"time_limit_s": 12.0, "interval_s": 4.0, "duration_s": 3.0}
 LONG_S: Final = 20.0
 """Only runs at least this long are shortened."""
 AT: Final = " at "
-"""The word before the time of a fault."""
 SHORT_SEEDS_MAX: Final = 8
 AFTER_S: Final = 1.0
 """Time that is left after the failure when a case is cut."""
 LIVENESS: Final = "liveness"
 NONE_NEEDED: Final = "none needed"
 FAULTY: Final = ("--nemesis", "--fault")
-"""The options of a row that name faults."""
 
 
 class Subject(NamedTuple):

@@ -33,7 +33,7 @@ from harness.plugins import Request, Session
 EVERY_MINUTES: Final = 5
 FLAT_FROM_MINUTE: Final = 15
 GROWTH_MAX: Final = 1.05
-"""The highest ratio of the later half's sum of samples to the earlier half's, for a flat curve."""
+"""For a flat curve, the sum of the later samples is at most this multiple of the earlier sum."""
 HISTORY_S: Final = 300
 ALTERS: Final = 11
 """One in this number of operations is an alter."""

@@ -34,7 +34,6 @@ text { fill: #e7ebf2 } rect { fill: #1b2129; stroke: #6b7686 }
 .ww { --c: #ff7b72 } .wr { --c: #79b8ff } .rw { --c: #f0b13c } .order { --c: #9aa5b5 }
 }
 </style>"""
-"""The style of a drawing, for pages with a light or a dark background."""
 _TEXT_MAX: Final = 74
 _DRAWN_MAX: Final = 40
 _LABEL_MAX: Final = 28

@@ -37,7 +37,7 @@ AFTER_S: Final = 5.0
 ADDS: Final = "add-metastore"
 """The operation that adds a metastore to the list. It does not disturb this metastore."""
 NEEDED: Final = re.compile(r"db|zk[0-9]+")
-"""The names of the nodes on which every metastore depends."""
+"""Matches the names of the nodes on which every metastore depends."""
 
 
 class FailoverChecker(Checker):

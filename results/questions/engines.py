@@ -33,7 +33,7 @@ BASES: Final = ("judged", "failing_runs", "slowest")
 MEMORY_MAX: Final = "512MB"
 """DuckDB's memory limit if it has a scratch folder. Python and pyarrow need further memory."""
 OF_RUNS: Final = ("judged", "failing_runs", "slowest", "changed_verdicts", "latency_by_run")
-"""Answers that list runs."""
+"""Answers that list single runs."""
 COMPARED: Final = ("baseline_runs", "slowest", "latency_by_run")
 """Queries that a comparison of two labels needs, with the rows of all runs."""
 COMPARED_ONLY: Final = ("baseline_runs",)

@@ -31,7 +31,6 @@ COLUMNS: Final = (
     *("verdict", "state", "failure_checker", "failure_reason", "signature", "digest", "lines"),
     *("ops", "ok", "fail", "info", "refused", "elections", "faults", "interrupted", "versions"),
 )
-"""The columns of the lake's `runs` that pages need."""
 _PROBLEMS: Final = {
     TORN: "cut short: it has no run.json",
     DAMAGED: "its run.json cannot be read",

@@ -30,7 +30,6 @@ ALPHA: Final = 0.05
 QUANTILES: Final = (500, 900, 990, 1000)
 """Quantiles of latencies, in permille."""
 _Z: Final = 1.959963984540054
-"""The 97.5 % quantile of the standard normal distribution."""
 _EXACT_RUNS_MAX: Final = 24
 """Up to this many runs in both groups together, the rank-sum test is exact."""
 

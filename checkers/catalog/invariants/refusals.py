@@ -46,7 +46,7 @@ CODE: Final = re.compile(r"([A-Z_]+)/([A-Z_]+)\b")
 KEY_COLUMN: Final = "key"
 NAME_BYTES_MAX: Final = 256
 COLUMNS_MAX: Final = 290
-"""The number of columns from which a table may refuse another column."""
+"""A table with this many columns may refuse another column."""
 PARTITIONS_MAX: Final = 60
 REPLICAS: Final = (1, 7)
 """The smallest and the largest replication factor; even numbers are always refused."""

@@ -21,7 +21,6 @@ class Rules(NamedTuple):
 
 
 DDL: Final = Rules()
-"""The rules of the vocabulary "ddl"."""
 
 TABLES: Final = Rules(first=1, rename_makes_version=False, payload=True)
 """The rules of the file format "catalog table", which has names, ids, versions and payloads."""

@@ -36,7 +36,6 @@ from checkers.elle.search.graph import RW, RWP, WR, WRP, WW, GraphBuilder
 
 EDGES_MAX: Final = 2_000_000
 SELECTIONS_MAX: Final = 20_000_000
-"""The maximum number of versions to inspect for all predicate reads of a history."""
 
 CASES_MAX: Final = 16
 INITIAL: Final = -1

@@ -84,7 +84,7 @@ _REFUTED_BY: Final = {
     )
     for model, suffix, order in zip(models, SUFFIXES, (0, PROCESS, REALTIME), strict=False)
 }
-"""For each model, the relations in the cycles that refute it, and the kinds of these cycles."""
+"""For each model, the relations in cycles that refute it, and the kinds of these cycles."""
 
 
 def kinds_left(refuted: Iterable[str], *, predicates: bool) -> list[str]:

@@ -21,7 +21,6 @@ from checkers.verdict.findings import Findings
 from harness.ops import OpType
 
 Edge = tuple[int, str, Message]
-"""The operation that polls, the key, and the message. Operations are indices of invocations."""
 Edges = Mapping[int, list[Edge]]
 
 

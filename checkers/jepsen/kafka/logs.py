@@ -14,7 +14,6 @@ from checkers.jepsen.kafka.reading import LogOp, Message
 from harness.ops import OpType
 
 Name = tuple[str, Message]
-"""A key and a message in its log."""
 
 
 @dataclass(slots=True)

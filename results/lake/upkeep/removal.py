@@ -20,7 +20,6 @@ from results.lake.log.storage_errors import AgainError, troubles
 from results.lake.upkeep.compaction import rewrite
 
 Pair = tuple[str, str]
-"""The key of a run, and its batch."""
 
 
 def pairs_of(lake: Lake, runs: Collection[str]) -> list[Pair]:
