@@ -4,9 +4,9 @@ Jepsen extends a test of one object to many objects: each operation's value beco
 read is invoked with nil as the value, `[3 nil]`, and completed with `[3 7]`. In EDN such a tuple is
 an ordinary vector, so only its shape can show whether the values are tuples:
 
-* **no**: some value is not a pair, a key is not a scalar, or a completion has another key; *
-  **maybe**: all values are pairs, but they may also be, for example, set elements `[3 7]`; *
-  **surely**: in addition, some kinds of operations always have nil in the second place, the others
+* **no**: some value is not a pair, a key is not a scalar, or a completion has another key.
+* **maybe**: all values are pairs, but they may also be, for example, set elements `[3 7]`.
+* **surely**: in addition, some kinds of operations always have nil in the second place, the others
   never do, and a key occurs more than once. Only `[key value]` tuples look like this.
 """
 

@@ -3,14 +3,14 @@
 The footer's key-value metadata has these entries. Each name has the prefix `harness.`, and each
 value is text.
 
-| name        | content                                                                       |
-|-------------|-------------------------------------------------------------------------------|
-| schema      | 2; files without this entry are of version 1, and have only the digest        |
-| run, seed, label | the identity of the run; any of them may be missing                      |
-| digest      | `History.digest()` of the file's ops                                          |
-| n_ops       | number of rows: invocations, completions, ops of nemesis and harness          |
-| cost        | estimated CPU ns of a check, to pack work evenly; only ratios matter          |
-| order       | "index": rows are sorted by index                                             |
+| name             | content                                                                |
+|------------------|------------------------------------------------------------------------|
+| schema           | 2; files without this entry are of version 1, and have only the digest |
+| run, seed, label | the identity of the run; any of them may be missing                    |
+| digest           | `History.digest()` of the file's ops                                   |
+| n_ops            | number of rows: invocations, completions, ops of nemesis and harness   |
+| cost             | estimated CPU ns of a check, to pack work evenly; only ratios matter   |
+| order            | "index": rows are sorted by index                                      |
 """
 
 from __future__ import annotations
