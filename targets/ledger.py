@@ -36,7 +36,7 @@ class Row:
     upstream: str  # the behaviour of the real system, Kudu or Hive
     fixed: str  # date or version of the fix, or "open"
     where: tuple[str, ...]  # the modules that contain the code of the defect
-    find: Find | None  # `None` if no run finds the defect, for a reason in `upstream`
+    find: Find | None  # `None` if no run finds the defect; `upstream` then says why
     profiles: tuple[str, ...] = ()
 
     @property

@@ -1,8 +1,8 @@
 """The harness's interface to a running deployment of real Kudu: inspection and changes.
 
 The bundled target's system and clients do most of the work; their calls go over Kudu's own RPCs.
-This module has the differences. A server draws its uuid at its first start. Its state comes from
-several RPCs, since no single RPC dumps it.
+Two things differ. A server draws its uuid at its first start, so the harness must ask for it. A
+server's state comes from several RPCs, since no single RPC dumps it.
 """
 
 from __future__ import annotations

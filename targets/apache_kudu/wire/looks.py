@@ -4,7 +4,7 @@
 decrease on a server. So if a look before a request and a look after its answer show the same term,
 the answer was given in that term (`Leads.proven`).
 
-If two looks overlap and the older one ends last, the recorded start of a lead is too late. Then
+If two looks overlap and the older one ends last, the recorded start of a term is too late. Then
 less is proven, but never anything wrong.
 """
 
@@ -31,7 +31,7 @@ _TABLETS_MAX: Final = 1000
 
 
 class Looker(WireRpc):
-    """A client that only makes looks. Addresses have the form "node:port"."""
+    """A client that sends only read-only requests. Addresses have the form "node:port"."""
 
     async def leads(self, address: str, group: str | None = None) -> dict[str, Lead]:
         """Return the server's role and term in its Raft groups, or in one. Raises `RpcError`."""
@@ -87,7 +87,7 @@ class Leads:
         self._looker = looker
         self._clock = clock
         self._seen: dict[tuple[str, str], tuple[Lead, int]] = {}
-        """The last lead of each server in each group, and when it was first seen."""
+        """The last `Lead` of each server in each group, and when it was first seen."""
         self._looked = asyncio.Event()
 
     async def watch(self, address: str) -> None:
@@ -116,7 +116,7 @@ class Leads:
     async def proven(
         self, address: str, sent_ns: int, group: str = SYSTEM_TABLET_ID
     ) -> Lead | None:
-        """Return the lead in which a server gave the answer that just arrived; `None` if unproven.
+        """Return a server's term and role for the answer that just arrived; `None` if unproven.
 
         The request was sent at `sent_ns` or later.
         """

@@ -46,7 +46,7 @@ class Lead(NamedTuple):
 
 
 class Memory:
-    """Facts that one client learned from answers. They save requests, and rows need them."""
+    """Facts that one client learned from answers. Requests for rows need some of them."""
 
     def __init__(self) -> None:
         self.columns: dict[str, tuple[Column, ...]] = {}  # by table id
@@ -154,14 +154,14 @@ class Session:
         return self.memory.leads[self.uuid, group]
 
     async def last_lead(self, group: str = SYSTEM_TABLET_ID) -> Lead:
-        """Return the last known lead if this server led then. Otherwise ask again."""
+        """Return the last known term and role if this server led then. Otherwise ask again."""
         last = self.memory.leads.get((self.uuid, group))
         return last if last is not None and last.leads else await unsent(self.lead(group))
 
     async def in_one_term(
         self, ask: Callable[[], Awaitable[T]], group: str = SYSTEM_TABLET_ID
     ) -> tuple[T, Lead]:
-        """Return the answer of `ask`, and the lead in which it was given.
+        """Return the answer of `ask`, with this server's term and role when it was given.
 
         Raises an `RpcError` with `sent` if the term changed meanwhile, because the answer may
         belong to either term. An answer that says nothing about the group's state needs no term.

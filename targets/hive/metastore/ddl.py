@@ -38,7 +38,7 @@ _READ_COMMITTED: Final = frozenset({Bug.READ_COMMITTED, Bug.HIVE_16886})
 
 
 class Ddl:
-    """The changes of tables, each run within the caller's transaction."""
+    """Creates, alters and drops tables, each within the caller's transaction."""
 
     def __init__(self, events: Events, bugs: frozenset[Bug], *, kudu: bool = False) -> None:
         """Apply changes with the defects in `bugs`. With `kudu`, apply Kudu's rules too."""

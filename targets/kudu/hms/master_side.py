@@ -1,4 +1,4 @@
-"""A master's access to the metastores: a client, and a listener and a repair per leadership."""
+"""A master's access to the metastores: a client, and per leadership a log listener and a repair."""
 
 from __future__ import annotations
 
