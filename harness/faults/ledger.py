@@ -103,7 +103,7 @@ class Ledger:
     def __init__(self, controls: Controls, env: ClientEnv, *, damage: Damage = "minority") -> None:
         """Start without faults. Strobe faults and the ends of leases run as tasks of `env`.
 
-        `damage` is the part of a replica group whose synced data faults may destroy.
+        `damage` says of how many members of a group faults may destroy the synced data.
         """
         self._controls = controls
         self._env = env

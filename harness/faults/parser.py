@@ -70,7 +70,7 @@ _OF_STREAMS: Final = [effect.word for effect in StreamQuality.EFFECTS.values()]
 
 
 def _examples(verb: str) -> list[str]:
-    """Return one setting of this verb for each capability that only some environments have."""
+    """Return an example of a setting of this verb for each capability that settings need."""
     settings: dict[Capability, str] = {}
     for effect in _EFFECTS[verb].values():
         if effect.word and effect.needs is not None:

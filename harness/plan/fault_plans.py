@@ -122,7 +122,7 @@ def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> 
 
 
 def _check_faults(faults: Sequence[Fault]) -> None:
-    """Raise `UsageError` for faults that cannot be carried out, as in a handwritten case."""
+    """Raise `UsageError` for too many faults, equal ids, and times out of range."""
     if len(faults) > FAULTS_MAX:
         raise UsageError(f"the case plans {len(faults)} faults; the limit is {FAULTS_MAX}")
     seen: dict[str, Fault] = {}

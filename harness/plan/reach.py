@@ -113,7 +113,7 @@ def refuse_nodes(
 ) -> None:
     """Raise `UsageError` for a nemesis that cannot affect these nodes, or names an unknown one.
 
-    The same holds if the nemesis may need faulty disks of foreign programs that cannot have any.
+    Also raises it for a nemesis that needs faulty disks on foreign programs that have none.
     """
     reach = ENV_NODES_ONLY if environment is None else environment.reaches_foreign or ()
     nodes = _not_owned(specs.values(), environment)

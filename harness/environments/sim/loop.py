@@ -86,7 +86,7 @@ class NodeTimer(asyncio.TimerHandle):
         return self.local_ns / _NS
 
     def cancel(self) -> None:
-        """Cancel the timer. The world drops its entry in the heap later."""
+        """Cancel the timer. Its entry stays in the world's heap for a while, without an effect."""
         if not self._cancelled:
             self._cancelled = True
             self._callback = None

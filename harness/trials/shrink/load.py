@@ -28,7 +28,7 @@ OP_TIMEOUT_DEFAULT_S: Final = Case(seed=0).op_timeout_s
 def beginning(case: Case, limit_s: float) -> Case:
     """Return the case with only the first `limit_s` of its chaos phase.
 
-    Until then, its run is the same.
+    The run of this case is equal to the first part of the run of `case`.
     """
     kept = [fault for fault in case.faults or () if fault.at_ns < limit_s * NS_PER_S]
     return msgspec.structs.replace(with_faults(case, kept), time_limit_s=limit_s)

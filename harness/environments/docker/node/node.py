@@ -102,7 +102,7 @@ class DockerNode(RealNode):
         return None if self.incarnation is None else self.incarnation.pid
 
     async def create(self) -> dict[str, tuple[str, int]]:
-        """Create the node's containers. Returns `node:port`: published address for clients."""
+        """Create the node's containers; maps each `node:port` to its published address."""
         name, ports = self.spec.name, self.spec.bound_ports
         published = await self._in_thread(self._containers.keep, name)
         missing = [port for port in ports if port not in published]

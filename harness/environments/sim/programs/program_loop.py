@@ -39,7 +39,7 @@ class ProgramLoop(StreamLoop):
     _stop: asyncio.Future[None] | None = None
 
     def prepare(self, pretend: dict[str, Callable[..., Any]]) -> None:
-        """Set the program's own versions of functions, by names such as `time.monotonic`."""
+        """Prepare the loop. `pretend` maps names such as `time.sleep` to functions."""
         self._pretend = pretend
         self.signal_handlers: dict[int, Callable[[], object]] = {}
         self._generators: WeakValueDictionary[int, Any] = WeakValueDictionary()
