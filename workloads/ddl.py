@@ -89,8 +89,8 @@ class _DdlOps(Blind, msgspec.Struct, frozen=True):
     In a burst, up to `burst` operations go to the name `hot` at once; `left` of these are still to
     come. `moves` percent of the bursts are twice as long: clients rename tables between `hot` and
     `other`, while other clients list. Operations of such a burst are up to `gap_ns` apart, and the
-    next one is due at `due_ns`. The gaps matter because a list that begins with a rename rarely
-    shows half of it.
+    next one is due at `due_ns`. Without gaps, a list would rarely be in progress when a rename
+    takes effect, and only such a list can show half of a rename.
 
     `unplaceable` percent of the creates request `too_many` replicas.
     """
@@ -111,7 +111,7 @@ class _DdlOps(Blind, msgspec.Struct, frozen=True):
     other: int | None = None  # the second name of a burst of moves
     gap_ns: int = 0
     due_ns: int = 0
-    added: tuple[tuple[str, str], ...] = ()  # (name, last added column), newest last
+    added: tuple[tuple[str, str], ...] = ()  # (name, last column requested for it), newest last
 
     def op(self, ctx: Context) -> Step:
         process = ctx.free_process()

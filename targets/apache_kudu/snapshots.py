@@ -40,7 +40,7 @@ async def dump_master(env: ClientEnv, page: Address, role: NodeRole, ask: Ask) -
     page_rows = await _page(env, page)
     if raft is None or page_rows is None:
         return None
-    leads = raft.role == "LEADER"  # whether `role` and the Raft state agree that it leads
+    leads = raft.role == "LEADER"  # role and term from one answer, unlike `role`
     all_rows = _rows(page_rows, leads=True)
     digest = zlib.crc32(json.dumps(all_rows, sort_keys=True).encode())
     rows = await _led_rows(all_rows, ask) if leads else _rows(page_rows, leads=False)

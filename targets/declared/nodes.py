@@ -362,7 +362,7 @@ class _Builder:
             )
         if self.environment not in {None, "docker"} or table.image is not None:
             return None
-        if table.dockerfile is not None:  # the digest in a case must be checked too
+        if table.dockerfile is not None:  # also records the folder's digest for the case
             try:
                 return str(self.declared.folder.context(table.dockerfile))
             except UsageError as error:

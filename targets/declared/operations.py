@@ -114,7 +114,7 @@ class Speaker:
         if not self._only_numbers:
             return value
         value = _numbers(value)
-        # the values of a bank are checked elsewhere
+        # balances of a bank are checked elsewhere
         if not self._answered_number and self._vocabulary != "bank":
             held = [each for each in _members(value) if each not in (None, "")]
             self._answered_number = any(map(_is_whole, held))

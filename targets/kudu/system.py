@@ -196,7 +196,7 @@ class KuduSystem(System):
         """
         masters = list(self._members)
         core = rng.sample(masters, len(masters) // 2 + 1)
-        if self._changing:  # the voters may have changed since the last query
+        if self._changing:  # the masters' configurations differ
             masters = [n for n in self._layout.all_masters if n in {*masters, *self._changing}]
             core = masters
         hms = [] if self._metastores is None else self._metastores.core(rng)

@@ -221,7 +221,7 @@ class HttpSession(Session):
             except BaseException:
                 await self.close()
                 raise
-            # the server closed the connection after an answer, so it is alive
+            # The server answered and closed the connection, so it is alive: connect again.
             if self._streams is None:
                 self._streams = await dial(*self.env.endpoint(self.address))
 

@@ -184,8 +184,7 @@ def _altered(name: str, request_id: m.RequestId, **changes: Any) -> Call:
 
 def _schema(response: m.GetTableSchemaResponse) -> dict[str, Any]:
     proven: dict[str, Any] = {}
-    # a table without a version cannot be compared with others, so its columns prove nothing
-    if response.applied_schema_version >= 0:
+    if response.applied_schema_version >= 0:  # otherwise columns prove nothing
         columns = [column for column in response.schema.columns if not column.is_key]
         proven = {
             "applied_schema_version": response.applied_schema_version,

@@ -52,7 +52,7 @@ class Follower:
             and self._state.is_stranger(request.caller_uuid)
             and self._contradicts(preceding, entries)
         ):
-            # The sender was removed from the group by force, but still leads a part of it.
+            # The sender was removed by force, but still leads other removed members.
             self.refuse(event.reply, ConsensusErrorCode.INVALID_TERM, _LEFT_OUT)
             return
         if not matches:

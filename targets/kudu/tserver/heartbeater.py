@@ -117,8 +117,8 @@ class _MasterLoop:
             await self._membership.join(response.cluster_id)
         own_id = self._membership.cluster_id
         if own_id and response.cluster_id and response.cluster_id != own_id:
-            # This master belongs to another cluster, which this server had not joined when it sent
-            # the request.
+            # The master belongs to another cluster; this server has joined its own cluster since
+            # it sent the request.
             self._tracker.failed()
             return
         marked = self._tracker.dirty if self.others else {}
