@@ -44,7 +44,7 @@ _VALUES: Final = "transfer with {from, to, amount}, where amount is a whole numb
 _ANSWERS: Final = "reads that are answered with a whole number for each account, or pairs of both"
 
 
-class BankModel(StepsModel, version="1"):
+class BankModel(StepsModel, version="1", milder="bank-overdraft"):
     """The history model of accounts whose balances are never negative."""
 
     name = "bank"
@@ -179,7 +179,7 @@ class BankModel(StepsModel, version="1"):
         return total
 
 
-class BankOverdraft(BankModel, version="1"):
+class BankOverdraft(BankModel, version="1", milder=None):
     """The history model of accounts whose balances may be negative."""
 
     name = "bank-overdraft"

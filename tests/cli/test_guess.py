@@ -14,7 +14,13 @@ from tests.support.histories import written
 ADDED = [("0!", "add", 1), ("0+", "add", 1)]
 STALE = [*ADDED, ("0!", "read", None), ("0+", "read", []), ("0!", "read", None)]
 IN = [("0!", "enqueue", 1), ("0+", "enqueue", 1), ("0!", "drain", None)]
+MOVE = {"from": 0, "to": 1, "amount": 5}
+MOVED = [("0!", "transfer", MOVE), ("0+", "transfer", MOVE), ("0!", "read", None)]
+ROWS = [*MOVED, ("0+", "read", {"0": 5, "1": 5}), ("0!", "read", None)]
 CASES = {
+    "funded": ("bank", [*ROWS, ("0+", "read", {"0": 0, "1": 10})], EXIT_VALID),
+    "overdrawn": ("bank", [*ROWS, ("0+", "read", {"0": -1, "1": 11})], EXIT_UNKNOWN),
+    "robbed": ("bank", [*ROWS, ("0+", "read", {"0": -1, "1": 10})], EXIT_INVALID),
     "valid": ("set", [*ADDED, ("0!", "read", None), ("0+", "read", [1])], EXIT_VALID),
     "stale": ("set", [*STALE, ("0+", "read", [1])], EXIT_UNKNOWN),
     "lost": ("set", [*STALE, ("0+", "read", [])], EXIT_INVALID),
@@ -23,7 +29,11 @@ CASES = {
     "twice": ("total-queue", [*IN, ("0+", "drain", [1, 1])], EXIT_UNKNOWN),
     "lost-in-queue": ("total-queue", [*IN, ("0+", "drain", [])], EXIT_INVALID),
 }
-MILDER = {"set": "set-full", "total-queue": "at-least-once-queue"}
+MILDER = {
+    "bank": "bank-overdraft",
+    "set": "set-full",
+    "total-queue": "at-least-once-queue",
+}
 
 
 def keyed(ops):
