@@ -136,6 +136,22 @@ def _register(words: _Words) -> str:
     return "cas-register"
 
 
+def _may_be_forks(words: _Words) -> bool:
+    """Whether each `txn` writes 1 to one key or reads several keys, as in old long-fork tests."""
+    sizes: dict[str, set[int]] = {"w": set(), "r": set()}
+    for op in words.ops:
+        mops = op.value if _is_list(op.value) else []
+        if not mops or not all(_is_list(mop) and len(mop) == 3 for mop in mops):
+            return False
+        kinds = {mop[0] for mop in mops}
+        if len(kinds) > 1 or not kinds <= sizes.keys():
+            return False
+        if kinds == {"w"} and type(mops[0][2]) is int and mops[0][2] != 1:
+            return False
+        sizes[kinds.pop()].add(len(mops))
+    return sizes["w"] == {1} and len(sizes["r"]) == 1 and min(sizes["r"]) > 1
+
+
 def _are_forks(words: _Words) -> bool:
     """Whether each write has one key ([[w k v]]) and each read at least two, as in long-fork."""
     kinds = {"write": "w", "read": "r"}
@@ -269,6 +285,11 @@ def _transactional(words: _Words) -> str:
         for item in value:
             if _is_list(item) and item and isinstance(item[0], str) and item[0] not in _KNOWN:
                 raise words.none(f"no model knows micro-operations such as {shown(item)}")
+    if _may_be_forks(words):
+        raise words.none(
+            "each transaction writes 1 to one key or reads several keys, as in Jepsen's test "
+            "long-fork, which permits more than the model rw-register"
+        )
     suggested = {_MARKS[f] for f, _, _ in micro if f in _MARKS}
     if len(suggested) > 1:
         raise words.none(f"micro-operations of {' and '.join(sorted(suggested))} are mixed")

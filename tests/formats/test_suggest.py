@@ -52,6 +52,15 @@ ADDED = did("add", 1)
         ([*did("add", [1, 1]), *did("read", None, [[1, 1]])], "set"),
         ([*ADDED * 2_000, *did("read", None, 2_000)], "counter"),
         (did("read", None, {"0": 10}) + did("transfer", {"from": 0}), "bank"),
+        (
+            did("txn", [["w", 1, 2]])
+            + did("txn", [["r", 1, None], ["r", 2, None]], [["r", 1, 2], ["r", 2, None]]),
+            "rw-register",
+        ),
+        (
+            did("txn", [["w", 1, 1]]) + did("txn", [["r", 1, None]], [["r", 1, 1]]),
+            "rw-register",
+        ),
         (did("generate", None, 7), "unique-ids"),
         (did("enqueue", 1) + did("drain", None, [1]), "total-queue"),
         (did("insert", [1, [7, None]]), "g2"),
@@ -94,6 +103,12 @@ def test_values_and_answers_agree_with_the_model(lines, model):
         (did("acquire", {"permits": 2}), "may name clients"),
         (did("acquire", [0, None], [0, 7]) + did("release", [0, None]), "answered with 7"),
         (did("acquire", None, False), "answered with False"),
+        # long-fork with the operation txn
+        (
+            did("txn", [["w", 1, 1]])
+            + did("txn", [["r", 1, None], ["r", 2, None]], [["r", 1, 1], ["r", 2, None]]),
+            "long-fork, which permits more",
+        ),
         (did("poll", [[":read", 1, 2]]), "their values are not micro-operations"),
         (did("read", None, [[0, 10]]) + did("transfer", {"from": 0}), "does not map accounts"),
         (did("insert", [1, 2]), "is not a .key .a b.. of the model g2"),
