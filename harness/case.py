@@ -217,9 +217,11 @@ def load_case(path: Path) -> Case:
     try:
         data = path.read_bytes()
     except OSError as error:
-        hint = f"; give {str(path / 'case.json')!r}" if path.is_dir() else ""
+        hint = "each run has its case in its folder, as case.json"
+        if path.is_dir():
+            hint = f"give {str(path / 'case.json')!r}"
         raise UsageError(
-            f"cannot read the case file {str(path)!r}: {error.strerror}{hint}"
+            f"cannot read the case file {str(path)!r}: {error.strerror}; {hint}"
         ) from error
     try:
         return msgspec.json.decode(data, type=Case)

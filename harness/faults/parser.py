@@ -234,10 +234,10 @@ def _links(text: str, verb: str, body: list[str]) -> Links:
     if len(body) != 3 or body[1] not in {"from", "to"}:
         raise _wrong(
             text,
-            f"has {' '.join(body)!r} where links are named",
-            f"write `{verb} A from B` (both ways), `{verb} A to B` (what A sends), or `{verb}` and "
-            f"one of {', '.join(LINK_SHAPES)}, of which {' and '.join(SHAPES_OF_CLIENTS)} may have "
-            "`with clients` after them",
+            f"names no links in {' '.join(body)!r}",
+            f"write `{verb} A from B` (both directions), `{verb} A to B` (only what A sends to B), "
+            f"or `{verb}` and one of {', '.join(LINK_SHAPES)}; {' and '.join(SHAPES_OF_CLIENTS)} "
+            f"also take `with {CLIENTS}`",
         )
     left, right = (_nodes(text, word, client=True) for word in (body[0], body[2]))
     if left.is_clients and right.is_clients:
