@@ -110,7 +110,7 @@ def members_ops(case: Case, tables: tuple[str, ...], options: Mapping[str, Any])
 def members_need(
     options: Mapping[str, Any], target_options: Mapping[str, Any], *, moves: bool
 ) -> dict[str, Any]:
-    """Return target options with which membership changes are possible."""
+    """Return the target options to change so that membership changes are possible."""
     replicas = int(options["replicas"])
     if not int(options["members"]):
         return {}

@@ -76,8 +76,7 @@ class FlagFaults:
     async def _set_all(self, address: str, flags: Mapping[str, str]) -> bool:
         """Set the flags on one server. If one of them cannot be set, reset all of them.
 
-        The usual value of each flag is read first, because a flag may have either value after a
-        lost answer.
+        The old value of each flag is read before the change, so that the flag can be reset.
         """
         taken: list[_Place] = []
         for flag, value in flags.items():

@@ -41,7 +41,7 @@ _UNKNOWN_MASTERS: Final = "NO_MASTERS: not every master has named the address at
 
 
 class JavaClients:
-    """The clients of one run, with the program and the looks that they share."""
+    """The clients of one run, which share the Java program and the queries to servers."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ values. "pairs": a table, or a list of pairs. "raw": the whole answer as plain d
 class Shape(NamedTuple):
     """The arguments of one operation, and the kind of answer that its template must return.
 
-    `changes`: it may change something. `optional`: a vocabulary may lack it.
+    `changes`: it may change something. `optional`: a file may lack a template for it.
     """
 
     arguments: frozenset[str]

@@ -204,8 +204,7 @@ class MetastoreClient:
     async def _verify(self, operation: Operation, call: hms_tokens.Verify) -> Any:
         """Verify a token at the first metastore that answers, beginning with `call.metastore`.
 
-        In reality, another process than this client uses the token, with its own list and
-        connection.
+        Another process would use the token in reality, so this method makes its own connections.
         """
         metastores = self._now_listed()
         self._note_uris(operation, metastores)
