@@ -255,7 +255,10 @@ class _History:
     # --- judging -------------------------------------------------------------------------------
 
     def judge(self, end_s: float) -> Relaxed:
-        """Search for an order until `end_s`, and count how often it needs each permit."""
+        """Until the time `end_s`, search for an order that explains all answers.
+
+        Count how often that order uses each permit.
+        """
         if self._converted.conflicts:
             return Relaxed(None, exhausted=True, stuck=self._converted.conflicts[0].answers[1][0])
         lossy = LOST_AFTER_POWER_CUT in self._permits

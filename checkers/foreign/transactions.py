@@ -47,7 +47,7 @@ VERSION_ORDERS: Final = ("linearizable_keys", "sequential_keys", "wfr_keys")
 
 @dataclass(frozen=True, slots=True)
 class ElleCheck:
-    """The check of parsed transactions.
+    """A history of transactions, parsed and ready to be checked with Elle.
 
     `judge` is called with `consistency_models`, `anomalies` and `time_limit_s`. `labels` returns a
     map from the index of each invocation to a description of the transaction.

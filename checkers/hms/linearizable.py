@@ -327,9 +327,10 @@ def _told(failure: Failure, converted: MetastoreHistory) -> Told:
 
 
 def _states(failure: Failure, failing: Pair) -> Iterator[tuple[str, list[str | None]]]:
-    """Yield each table name that the failing operation is about.
+    """Yield, for each table name that the failing operation concerns, the name and a list.
 
-    Each name comes with the nonce of its table in every surviving state, or `None` for no table.
+    The list has one entry per state that was still possible before the failure: the nonce (unique
+    id) of the table with that name, or `None` if the state has no such table.
     """
     every: list[Any] = [survivor.state for survivor in failure.survivors]
     if not every:

@@ -194,7 +194,11 @@ def pick(selector: Nodes, scene: Scene, excluded: Sequence[str] = ()) -> tuple[s
 
 
 def _digit(scene: Scene, excluded: Sequence[str]) -> int:
-    """Return the random number that selects one end of the links. The other end has its own."""
+    """Return the random number that picks a node.
+
+    If the other end of the links is already picked (`excluded`), the number comes from another part
+    of `scene.draw`, so that the two picks are independent.
+    """
     return scene.draw // len(scene.specs) if excluded else scene.draw
 
 

@@ -70,7 +70,7 @@ class Kill(_Kind, frozen=True, tag="kill"):
 
     @property
     def word(self) -> str:
-        """The kind in the history: `kill` or `power-cut`."""
+        """The name under which the history records this fault: `kill` or `power-cut`."""
         return POWER_CUT if self.power_cut else KILL
 
     @property

@@ -20,5 +20,5 @@ class KnownDifference:
     why: str  # one sentence
 
     def covers(self, row: str) -> bool:
-        """Whether the difference explains the row of this name."""
+        """Whether this difference explains the row with the name `row`."""
         return any(fnmatch.fnmatchcase(row, pattern) for pattern in self.rows)

@@ -1,7 +1,7 @@
-"""Administrators' operations, scheduled like faults: restarts, and a system's own operations.
+"""Administrative operations, scheduled like faults: restarts, and operations that a system defines.
 
-Operations are not faults, but they may fail when faults are active. Each operation has a time
-limit: during a partition no node may be able to carry it out.
+Operations are not faults, but they can fail while faults are active. Each has a time limit, because
+during a partition there may be no node that can carry it out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def do_operation(
 ) -> str | None:
     """Carry out the operation `what` on `nodes`.
 
-    Returns a text about its effect, or `None` if the operation was refused or took too long.
+    Returns a description of its effect, or `None` if the operation was refused or took too long.
     """
     if asyncio.current_task() is None:
         # In simulation a trap may run outside of any task. This wait moves the trap into a task,

@@ -132,7 +132,11 @@ def _lines(value: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
 
 
 def _scalar(value: Any) -> str:
-    """Return `value` as JSON, which is valid YAML. A text with `"` gets single quotes."""
+    """Return `value` as a YAML scalar.
+
+    JSON is valid YAML, so this is its JSON form, except that a string containing `"` is
+    single-quoted to avoid escapes.
+    """
     if isinstance(value, str) and '"' in value:
         return "'" + value.replace("'", "''") + "'"
     return json.dumps(value)

@@ -1,25 +1,28 @@
 """Writes a run as a trace (`trace.json`) for the Perfetto viewer (https://ui.perfetto.dev).
 
 The format is Chrome's JSON (https://perfetto.dev/docs/getting-started/other-formats). A *slice* is
-an interval on a track, and an *instant* a point. Slices of one track must not overlap, or the
-viewer shows a wrong picture. The trace has these groups of tracks:
+an interval on a track, an *instant* is a point, and a *flow* is an arrow between slices. Slices of
+one track must not overlap, or the viewer shows a wrong picture. The trace has these groups of
+tracks:
 
-| group     | tracks                     | events                                              |
-|-----------|----------------------------|-----------------------------------------------------|
-| anomalies | one                        | one instant per broken rule, at the failing answer  |
-| phases    | one                        | one slice per phase; instants for notes             |
-| faults    | one per fault              | asynchronous begin and end, as faults overlap       |
-| clients   | one per client             | one slice per operation                             |
-| nodes     | leader; as many as needed  | one slice per term and RPC attempt; exits           |
+| group     | tracks                 | events                                                   |
+|-----------|------------------------|----------------------------------------------------------|
+| anomalies | one                    | one instant per broken rule, at the failing answer       |
+| phases    | one                    | one slice per phase; one instant per other harness event |
+| faults    | one per fault          | asynchronous begin and end, as faults overlap            |
+| clients   | one or more per client | one slice per operation                                  |
+| nodes     | one for the leader     | one slice per leader's term                              |
+| nodes     | one or more per node   | one slice per RPC attempt; one instant per process exit  |
 
-A flow leads from each operation to its RPCs at the nodes.
+An arrow leads from each operation to its RPC attempts.
 
-RPC attempts at one node overlap, and operations of a client may overlap if the clock of the history
-ran backwards. Both are distributed over as many tracks as needed. An operation that ended in `info`
-may take effect until the end of the run, and its name says so. Times are in µs, with ns as
-decimals.
+A client or a node gets further tracks if its slices overlap. RPC attempts at one node often do.
+Operations of one client overlap only if the history's clock ran backwards. An operation that ended
+in `info` may take effect at any time until the end of the run. Its name says so. Times are in
+microseconds, with nanoseconds as decimals.
 
-Events are sorted by time. `EVENTS_MAX` limits their number, and the trace says how many were cut.
+Events are sorted by time. A trace has at most `EVENTS_MAX` events. If some were left out, the trace
+says how many.
 """
 
 from __future__ import annotations
@@ -245,7 +248,10 @@ class _Maker:
     def _attempt(
         self, number: int, attempt: Attempt, op: Op, tids: tuple[int, int]
     ) -> Iterator[Timed]:
-        """Yield the slice of an RPC and the flow to it; `tids`: tracks of operation and RPC."""
+        """Yield the slice of an RPC, and the flow that leads to it.
+
+        `tids` has the track of the operation and the track of the RPC.
+        """
         args = {"op": op.index, "process": op.process, "outcome": text_of(attempt.outcome)}
         name = op.f if attempt.outcome == "ok" else f"{op.f}: {text_of(attempt.outcome)}"
         end = max(attempt.start, attempt.end)

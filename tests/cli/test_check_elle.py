@@ -25,7 +25,7 @@ def check(path: Path, *arguments: str) -> int:
 
 @pytest.fixture
 def noted(tmp_path: Path) -> Path:
-    """Write a history of a register in which no transaction wrote the first value."""
+    """Write a history whose first read returns a value that no transaction wrote."""
     path = tmp_path / "noted.edn"
     path.write_text(txn(0, "[[:r 1 9]]") + txn(0, "[[:w 1 1]]") + txn(0, "[[:r 1 1]]"))
     return path

@@ -98,7 +98,7 @@ def test_values_and_answers_agree_with_the_model(lines, model):
         (did("txn", [[":sent", 1, 2]], [[":sent", 1, [0, 2]]]), "micro-operations such as"),
         (did("read", 4, [4, ["4_0", None, "4_2"]]), "is a collection"),
         (did("broadcast", 1) + did("read", None, 1), "lists no messages"),
-        # Hazelcast's fenced locks and semaphores, tokens, and tryLock
+        # as in Hazelcast's tests: a fenced lock, a semaphore, a lock that returns a token, tryLock
         (did("acquire", "u1", {"client": "c", "fence": 3, "uid": "u1"}), "may name clients"),
         (did("acquire", {"permits": 2}), "may name clients"),
         (did("acquire", [0, None], [0, 7]) + did("release", [0, None]), "answered with 7"),

@@ -33,7 +33,7 @@ def with_metastores(body, environment="process", **options):
 
 
 def judged(folder, code, *words):
-    """Run a case that ends with one of these codes; return the results by checker."""
+    """Run a case and check that its exit code is in `code`. Return its results by checker."""
     words = ["run", "--env", "process", "--target", "apache-hive", *words]
     assert main([*words, "--store", str(folder), "--name", "t"]) in code
     results = json.loads((folder / "t" / "latest" / "results.json").read_bytes())

@@ -1,4 +1,4 @@
-"""A `Wakeup` is set before a wait, during it, or never, or the wait is cancelled."""
+"""Tests of `Wakeup`: set before a wait, set during a wait, cleared again, and a cancelled wait."""
 
 import asyncio
 

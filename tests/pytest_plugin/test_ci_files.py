@@ -190,7 +190,8 @@ def test_invalid_settings_are_reported_and_lose_nothing(night, tmp_path):
     assert done.returncode == 254
     assert "no nemesis 'earthquake'" in done.stdout
     assert (tmp_path / "current").exists()
-    # The file that an interrupted start left must not be taken for the summary of a failed start.
+    # An interrupted soak leaves a summary file. If the next attempt fails before it writes its own,
+    # the old file must not be read as its summary.
     label = (tmp_path / "current").read_text().split()[0]
     (tmp_path / "reports" / f"{label}.json").write_text('{"interrupted":true}')
     assert night("--resume", case=QUIET_CASE.replace("none", "earthquake")).returncode == 254

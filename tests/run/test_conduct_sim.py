@@ -55,7 +55,7 @@ def only(history, f):
 
 
 class Behaving:
-    """A proxy of a plug-in; the test replaces some of its members."""
+    """A stand-in for a plug-in: forwards everything to it except the members in `overrides`."""
 
     def __init__(self, plugin, **overrides):
         self._plugin = plugin

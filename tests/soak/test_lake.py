@@ -73,7 +73,10 @@ def history(seed):
 
 
 def run_one(campaign, seed, *, verdict=None, day=1):
-    """Fake the output of a worker: a folder and a result. Every third seed is invalid."""
+    """Fake a worker that ran `seed`: write its run folder and return its result.
+
+    Unless `verdict` is given, the runs of every third seed are invalid.
+    """
     verdict = verdict or (Verdict.INVALID if seed % 3 == 0 else Verdict.VALID)
     failed = verdict is not Verdict.VALID
     findings = [CheckResult("crash", verdict, "m1 crashed", (), (0,))] if failed else []

@@ -309,7 +309,10 @@ class _Builder:
             self.stray_elements += length
 
     def _ranked(self) -> IntArray:
-        """Return each process's rank by name, which does not depend on the order of lines."""
+        """Return the rank of each process in the sorted order of names.
+
+        The ranks do not depend on the order in which the processes appear in the history.
+        """
         names = sorted(self.process_names, key=lambda name: (type(name).__name__, name))
         ranked = np.zeros(len(names), np.int32)
         for place, name in enumerate(names):

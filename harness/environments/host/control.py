@@ -212,8 +212,9 @@ class NodeControl:
     async def worsen_disk(self, quality: DiskQuality) -> int:
         """Set the faults of the node's disk (see `harness.cluster.Controls.worsen_disk`).
 
-        If the node runs, they apply on return. The result lacks requests that were affected between
-        a node's last answer and its kill.
+        If the node is running, the faults are in effect when this method returns. The returned
+        count may be too low: if the node was killed, requests affected after its last report are
+        not counted.
         """
         quality.check()
         if self.spec.entry is None:

@@ -1,15 +1,15 @@
 """Carries frames between named nodes over TCP.
 
-A frame is a length (four bytes, big-endian), and then that many bytes. A connection begins with a
-greeting: both sides send `harness/1 NAME` with their own names, the connecting side first. The
-greeting names the peers to each other and rejects other programs.
+A frame is a four-byte big-endian length followed by that many bytes. Every connection begins with
+a greeting: each side sends `harness/1 NAME` with its own name, and the connecting side goes first.
+The greeting tells each peer who the other is. A connection from any other program fails here.
 
-It also makes `connect` reliable behind a link proxy. The proxy accepts before it has connected to
-the node, so only the node's greeting proves that the node is up. If a connection ends before this
-greeting, `connect` counts as refused. If the link is cut or the node is paused, no greeting
-arrives, so `connect` waits until the caller's own timeout.
+The greeting also makes `connect` reliable behind a link proxy. The proxy accepts a connection
+before it has reached the node, so only the node's greeting proves that the node is up. If the
+connection ends before the greeting arrives, `connect` raises `ConnectionRefusedError`. If the link
+is cut or the node is paused, no greeting arrives, and `connect` waits until the caller times out.
 
-asyncio sets TCP_NODELAY on every TCP socket.
+Nothing here sets TCP_NODELAY, because asyncio already does.
 """
 
 from __future__ import annotations

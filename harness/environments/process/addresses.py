@@ -122,7 +122,7 @@ def _hold_port() -> socket.socket:
 
 
 def shared_ports(specs: Sequence[NodeSpec]) -> set[tuple[str, int]]:
-    """Return the (node, port) pairs whose shared address some placeholder names.
+    """Return each (node, port) pair that needs a shared address because a placeholder refers to it.
 
     Raises `UsageError` if a placeholder names an undeclared node or port.
     """

@@ -85,7 +85,7 @@ class ToxicEntry(msgspec.Struct):
 
     @property
     def direction(self) -> str:
-        """The toxic's direction in lower case. `stream` has the client's spelling."""
+        """`stream` in lower case. `stream` itself keeps the spelling that the client sent."""
         return self.stream.lower()
 
 

@@ -113,7 +113,11 @@ def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dic
 
 
 def _why(stored: StoredRun) -> dict[str, Any] | None:
-    """Return the failure rate over the time of the run, if `harness why` has computed it."""
+    """Return what `harness why` computed for this run, or `None` if there is nothing to draw.
+
+    `points` gives, for moments of the run, how many reruns failed that were equal up to the moment.
+    `from` is the time from which the failure was inevitable.
+    """
     why = load_why(stored.folder, stored.history.digest())
     if why is None or not why.points:
         return None

@@ -75,7 +75,7 @@ class JavaProgram:
         )
 
     async def close(self, number: int) -> None:
-        """Close the client of this number, if there is one."""
+        """Close the client with this number, if it exists."""
         if self._started is not None:
             await self._exchange((), {"client": number, "f": "close"})
 

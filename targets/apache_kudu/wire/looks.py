@@ -70,7 +70,10 @@ class Looker(WireRpc):
     async def version(
         self, address: str, *, name: str | None = None, table_id: str | None = None
     ) -> Version | None:
-        """Return a table's version by name or id, if the master at `address` reports it."""
+        """Return the version of the table with this name or id.
+
+        Returns `None` if the master at `address` does not report it.
+        """
         try:
             session = await self._session_for(address, LOOK_S)
             if table_id is not None:

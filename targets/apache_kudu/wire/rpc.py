@@ -144,7 +144,7 @@ class WireRpc:
         return await work(await self._session_for(address, timeout_s))
 
     async def advertised(self, address: str, *, timeout_s: float = LOOK_S) -> str | None:
-        """Return the "host:port" that a master advertises to other programs, if it answers."""
+        """Return the "host:port" that a master advertises, or `None` if it does not answer."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         try:
             host = await self._host_of(address, deadline=deadline)
@@ -155,9 +155,10 @@ class WireRpc:
     async def learn_advertised(
         self, addresses: Iterable[str], known: dict[str, str], *, timeout_s: float = LOOK_S
     ) -> None:
-        """Add the missing ones of `addresses` to `known`, by their advertised addresses.
+        """Ask each master in `addresses` that is not yet in `known` which address it advertises.
 
-        A master that does not answer remains missing.
+        `known` maps advertised addresses to elements of `addresses`. A master that does not answer
+        is not added.
         """
         learned = set(known.values())
         missing = [address for address in addresses if address not in learned]
@@ -171,7 +172,8 @@ class WireRpc:
         reply: Values = await session.ask(w.GET_MASTER_REGISTRATION)
         hosts = reply.get("registration", {}).get("rpc_addresses", ())
         if not hosts:
-            raise RpcConnectionError(f"{address} does not say where it serves", sent=False)
+            reason = f"the master at {address} reports no RPC addresses"
+            raise RpcConnectionError(reason, sent=False)
         host: Values = hosts[0]
         return host
 

@@ -373,7 +373,7 @@ def _is_harmless(key: str, value: object) -> bool:
     """Whether a refused key has a value that only requests the harness's own behaviour."""
     match key, value:
         case "links", list():
-            # without a colon, the list gives no other names
+            # a link defines an alias only if it has a colon (`SERVICE:ALIAS`)
             return not any(":" in str(name) for name in value)
         case (("privileged" | "read_only"), False):
             return True

@@ -120,7 +120,10 @@ class ZooKeeperSession(VersionedSession):
         self._server: str | None = None
 
     async def greet(self) -> None:
-        """Request a session; this takes a majority of the ensemble."""
+        """Open a session. The ensemble grants one only while a majority of it is up.
+
+        Raises `MalformedError` if the server's answer grants no session.
+        """
         from kazoo.protocol.serialization import Connect
 
         asked = Connect(0, 0, self._settings.session_ms, 0, b"\0" * 16, False)

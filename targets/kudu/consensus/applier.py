@@ -59,18 +59,19 @@ class SnapshotFiles(Protocol):
         ...
 
     async def save(self, taken: bytes) -> bytes:
-        """Write `taken`, a snapshot or a whole state, to new files; return their manifest.
+        """Write `taken` to new files. Return the manifest of all files that now hold the state.
 
-        Files that only earlier manifests name remain until `sweep`.
+        `taken` is either what `StateMachine.snapshot` returned or a whole state. Files that this
+        manifest no longer lists are kept until `sweep` removes them.
         """
         ...
 
     async def load(self, manifest: bytes) -> bytes:
-        """Return the whole state, read from the files that `manifest` names."""
+        """Return the whole state, read from the files that `manifest` lists."""
         ...
 
     async def sweep(self) -> None:
-        """Remove files that the last manifest does not name. It must be durable already."""
+        """Remove files that the last manifest does not list. That manifest must be durable."""
         ...
 
 

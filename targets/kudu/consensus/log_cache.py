@@ -141,7 +141,10 @@ class MemoryLog:
         return self.configs.commit(index)
 
     def compact(self, index: int) -> None:
-        """Drop the entries up to `index`, which becomes `base`, because a snapshot covers them."""
+        """Drop the entries up to and including `index`, which a snapshot covers.
+
+        `base` moves to `index`.
+        """
         assert index <= self.commit_index, "a snapshot covers only committed entries"
         if index <= self.base.index:
             return

@@ -99,10 +99,11 @@ class TabletError(Message, frozen=True):
 
 
 class Meta(Message, frozen=True):
-    """The common part of all answers of masters. `revision` is -1 if it is not reported.
+    """The fields common to all responses of masters.
 
-    `bound_ns` is set if the read tolerates staleness: the answer includes every change that was
-    acknowledged at least `bound_ns` before the master created the answer.
+    `revision` is -1 if the master did not report one. `bound_ns` is set only for reads that
+    tolerate stale data. Such a response includes every change acknowledged at least `bound_ns`
+    before the master created it.
     """
 
     master_uuid: str

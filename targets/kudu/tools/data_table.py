@@ -1,4 +1,4 @@
-"""Text tables in the layout of Kudu's tools (`DataTable` in `tools/tool_action_common.cc`)."""
+"""Plain-text tables laid out as by Kudu's tools (`DataTable` in `tools/tool_action_common.cc`)."""
 
 from __future__ import annotations
 

@@ -26,7 +26,10 @@ HARMS_MAX = 4
 
 
 def writer(*batches):
-    """Append these batches in turn, and remember which were acknowledged."""
+    """Return a function that appends `batches` to a lake, one after another.
+
+    Its attribute `acknowledged` collects the rows whose append returned.
+    """
 
     def work(lake):
         for batch in batches:

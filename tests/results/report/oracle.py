@@ -133,7 +133,7 @@ class Run:
         return begin, min([time for time, _ in times if time > begin], default=self.end)
 
     def down(self, kind, start, end):
-        """Return the time within an interval during which the target was unavailable."""
+        """Return how long `kind` of operation was unavailable between `start` and `end`."""
         return sum(max(0, min(b, end) - max(a, start)) for a, b, _ in self.outages[kind])
 
     def split(self, nemesis):
@@ -315,9 +315,8 @@ class Oracle:
             if run.verdict == "valid":
                 continue
             bad = [r for r in run.results if r.verdict.value != "valid"]
-            first = min(
-                bad, key=lambda r: -RANK[r.verdict.value]
-            )  # the first nemesis in the order of the case
+            # the result with the worst verdict; on a tie, the first in order
+            first = min(bad, key=lambda r: -RANK[r.verdict.value])
             rows.append(
                 {
                     **{name: field(run, name) for name in (*names, "seed", "day", "code")},

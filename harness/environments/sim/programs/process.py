@@ -124,7 +124,11 @@ class Process:
         self.signal(getattr(signal, self._spec.stop_signal))
 
     def signal(self, number: int) -> None:
-        """Deliver a signal. Without a handler, it ends the program at once."""
+        """Deliver a signal to the program.
+
+        If the program has no handler for the signal, the signal ends it at once. SIGINT first tries
+        to interrupt it, as in Python.
+        """
         handler = self.loop.signal_handlers.get(number)
         if handler is not None:
             self.loop.call_soon(handler)

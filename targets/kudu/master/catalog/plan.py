@@ -64,7 +64,7 @@ class AlterTablet:
 
 
 def config_key(tablet_id: str, opid_index: int) -> tuple[str, ...]:
-    """Return the identity of a call that changes the configuration of index `opid_index`."""
+    """Return the identity of a call that changes the configuration with log index `opid_index`."""
     return ("config", tablet_id, str(opid_index))
 
 

@@ -1,4 +1,4 @@
-"""Random histories of any number of processes, in which times may run backwards."""
+"""Random histories with any number of processes. Their times may run backwards."""
 
 from hypothesis import strategies as st
 
@@ -15,7 +15,7 @@ ERRORS = st.sampled_from([None, "E: x", "</script>"])
 
 @st.composite
 def histories(draw, *, backwards=True):
-    """Draw a history of clients, nemesis and harness, with times in a small range."""
+    """Draw a history with events of clients, the nemesis and the harness, all close in time."""
     count = draw(st.integers(0, 25))
     steps = st.integers(-3 if backwards else 0, 60)
     time, ops, open_calls, clients = 0, [], set(), {slot: slot for slot in range(CLIENTS)}
