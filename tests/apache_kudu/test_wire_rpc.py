@@ -75,7 +75,7 @@ def test_the_effect_of_errors_of_masters(answer, effect):
             False,
         ),
         (failed(1, 11, "Op aborted by new leader"), "UNKNOWN_ERROR", True),
-        (failed(1, 14, "timed out"), "UNKNOWN_ERROR", True),
+        (failed(1, 14, "timed out"), "TIMED_OUT", True),
         (failed(6, 1, "Tablet not found"), "TABLET_NOT_FOUND", False),
         (failed(12, 9, "not RUNNING"), "TABLET_NOT_RUNNING", False),
         (failed(5, 4, "column v1 is not present"), "MISMATCHED_SCHEMA", False),

@@ -120,6 +120,8 @@ def tablet_error(answer: Values) -> m.TabletError | None:
     listed = _TABLET_CODES.get(code) or _member(
         m.TabletErrorCode, code, m.TabletErrorCode.UNKNOWN_ERROR
     )
+    if listed is m.TabletErrorCode.UNKNOWN_ERROR and status is m.AppStatus.TIMED_OUT:
+        listed = m.TabletErrorCode.TIMED_OUT  # a code of the bundled target, a status of Kudu
     text = f"{status.name}, code {code}: {text}"
     return m.TabletError(listed, text, indeterminate=code not in _TABLET_REFUSALS)
 

@@ -206,7 +206,7 @@ async def test_columns_are_found_by_name_in_the_tablets_own_schema():
         (m.TabletError(TabletErrorCode.REQUEST_STALE, "x", indeterminate=True),
          TabletErrorCode.REQUEST_STALE, True),
         (m.TabletError(TabletErrorCode.THROTTLED, "x"), TabletErrorCode.THROTTLED, False),
-        (m.TabletError(TabletErrorCode.TIMED_OUT, "x"), TabletErrorCode.UNKNOWN_ERROR, True),
+        (m.TabletError(TabletErrorCode.TIMED_OUT, "x"), TabletErrorCode.TIMED_OUT, True),
     ],
 )  # fmt: skip
 async def test_errors_of_tablet_servers_keep_their_effect(error, code, indeterminate):
