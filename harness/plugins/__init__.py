@@ -38,7 +38,7 @@ from harness.plugins._systems import (
     TargetSettings,
     first_roles,
 )
-from harness.plugins._twins import KnownDifference
+from harness.plugins._twins import KnownDifference, TwinSide
 from harness.plugins._worlds import (
     DeploymentPlan,
     Environment,
@@ -86,6 +86,7 @@ __all__ = [
     "System",
     "Target",
     "TargetSettings",
+    "TwinSide",
     "Verb",
     "Workload",
     "first_roles",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 from dataclasses import dataclass
+from typing import Literal
+
+TwinSide = Literal["original", "re-creation"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,13 +15,21 @@ class KnownDifference:
 
     `rows` are shell patterns of the names of rows on the page of `harness twin`, such as
     `message/create/*`. `original` is the other target of the comparisons that have these rows.
+    `more` limits the difference to rows of which that side has the larger share, and `cases` to
+    cases with these names (shell patterns, too).
     """
 
     name: str
     original: str
     rows: tuple[str, ...]
     why: str  # one sentence
+    more: TwinSide | None = None
+    cases: tuple[str, ...] = ("*",)
 
-    def covers(self, row: str) -> bool:
-        """Whether this difference explains the row with the name `row`."""
-        return any(fnmatch.fnmatchcase(row, pattern) for pattern in self.rows)
+    def covers(self, row: str, *, case: str = "", more: TwinSide | None = None) -> bool:
+        """Whether this difference explains the row `row`, of which the side `more` has more."""
+        return (
+            self.more in {None, more}
+            and any(fnmatch.fnmatchcase(row, pattern) for pattern in self.rows)
+            and any(fnmatch.fnmatchcase(case, pattern) for pattern in self.cases)
+        )

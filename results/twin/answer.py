@@ -7,9 +7,10 @@ from typing import Final
 
 import msgspec
 
-from harness.plugins import KnownDifference
+from harness.plugins import KnownDifference, TwinSide
 from results.statistics.estimates import ALPHA, holm
 from results.twin.observed import Observed
+from results.twin.onesided import is_one_sided, sided_names
 from results.twin.rows import Mark, Row, marked, rows_of
 
 SECTIONS: Final = {
@@ -78,8 +79,8 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unexplained(self) -> list[tuple[str, Row]]:
-        """The rows that differ without a known reason."""
-        return self.rows(Mark.DIFFERS, known=False)
+        """The rows that differ or are one-sided, without a known reason."""
+        return [*self.rows(Mark.DIFFERS, known=False), *self.rows(Mark.ONE_SIDED, known=False)]
 
     @property
     def compared(self) -> int:
@@ -100,10 +101,15 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
 def compare(
     names: tuple[str, str], materials: Sequence[Material], known: Sequence[KnownDifference] = ()
 ) -> Twin:
-    """Compare the runs of all cases. All tests together get one correction (Holm)."""
+    """Compare the runs of all cases.
+
+    All tests of rows get one correction (Holm), and the tests of one-sided names another one.
+    """
     tables = [rows_of(each.left, each.right) for each in materials]
     tested = [row.p for rows in tables for row in rows if row.p is not None]
     adjusted = iter(holm(tested))
+    sided = sided_names(tables)
+    seen = _cases_by_side([(each.case, rows) for each, rows in zip(materials, tables, strict=True)])
     cases = []
     for each, rows in zip(materials, tables, strict=True):
         marks = [marked(row, None if row.p is None else next(adjusted), ALPHA) for row in rows]
@@ -112,7 +118,7 @@ def compare(
                 case=each.case,
                 about=each.about,
                 runs=(_sides(each.left), _sides(each.right)),
-                rows=tuple(_explained(row, known) for row in marks),
+                rows=tuple(_explained(_sided(row, sided, seen), known, each.case) for row in marks),
                 notes=each.notes,
             )
         )
@@ -123,10 +129,40 @@ def _sides(runs: Sequence[Observed]) -> tuple[RunSide, ...]:
     return tuple(RunSide(run=run.run, seed=run.seed, verdict=run.verdict.value) for run in runs)
 
 
-def _explained(row: Row, known: Sequence[KnownDifference]) -> Row:
-    if row.mark not in {Mark.DIFFERS, Mark.ONE_SIDED}:
+def _cases_by_side(tables: Sequence[tuple[str, Sequence[Row]]]) -> dict[str, dict[bool, str]]:
+    """Return, per name of a row, a case in which the left side (true) and the right one show it."""
+    seen: dict[str, dict[bool, str]] = {}
+    for case, rows in tables:
+        for row in rows:
+            for is_left, side in ((True, row.left), (False, row.right)):
+                if side.hits:
+                    seen.setdefault(row.name, {}).setdefault(is_left, case)
+    return seen
+
+
+def _sided(row: Row, sided: dict[str, float], seen: dict[str, dict[bool, str]]) -> Row:
+    """Mark a row of one side that its own test did not mark, by the test over all cases."""
+    if row.mark is Mark.DIFFERS or not is_one_sided(row):
         return row
+    p = sided[row.name]
+    mark = Mark.ONE_SIDED if p < ALPHA else Mark.RARE
+    elsewhere = seen[row.name].get(row.left.hits == 0)
+    return msgspec.structs.replace(row, mark=mark, p_adjusted=p, elsewhere=elsewhere or "")
+
+
+def _explained(row: Row, known: Sequence[KnownDifference], case: str) -> Row:
+    if row.mark not in {Mark.DIFFERS, Mark.ONE_SIDED, Mark.RARE}:
+        return row
+    more = _side_with_more(row)
     for each in known:
-        if each.covers(row.name):
+        if each.covers(row.name, case=case, more=more):
             return msgspec.structs.replace(row, explained_by=each.name, why=each.why)
     return row
+
+
+def _side_with_more(row: Row) -> TwinSide | None:
+    """Return the side with the larger share; the left side is the one that re-creates."""
+    shares = row.left.share, row.right.share
+    if shares[0] is None or shares[1] is None or shares[0] == shares[1]:
+        return None
+    return "re-creation" if shares[0] > shares[1] else "original"

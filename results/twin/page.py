@@ -26,6 +26,7 @@ def render(twin: Twin) -> str:
         "tiles": _tiles(twin),
         "differences": twin.rows(Mark.DIFFERS),
         "one_sided": twin.rows(Mark.ONE_SIDED),
+        "rare": sorted(twin.rows(Mark.RARE), key=lambda each: each[1].p_adjusted or 0),
         "sections": SECTIONS,
         "rows_max": ROWS_MAX,
         "in_words": in_words,
@@ -43,6 +44,7 @@ def render(twin: Twin) -> str:
 
 def _tiles(twin: Twin) -> list[tuple[str, str, str, str]]:
     differs, open_ = twin.rows(Mark.DIFFERS), twin.unexplained
+    sided, rare = twin.rows(Mark.ONE_SIDED), twin.rows(Mark.RARE)
     runs = [sum(len(case.runs[side]) for case in twin.cases) for side in (0, 1)]
     return [
         ("rows that differ", str(len(differs)), f"{twin.compared} rows compared", ""),
@@ -52,12 +54,7 @@ def _tiles(twin: Twin) -> list[tuple[str, str, str, str]]:
             "no known difference covers them",
             "invalid" if open_ else "",
         ),
-        (
-            "one-sided",
-            str(len(twin.rows(Mark.ONE_SIDED))),
-            "only one side shows them, too rarely for a test",
-            "",
-        ),
+        ("one-sided", str(len(sided)), f"only one side; chance explains {len(rare)} more", ""),
         (
             "cases",
             str(len(twin.cases)),
@@ -72,15 +69,16 @@ def _counts(case: CaseTwin) -> list[str]:
     for side in case.runs:
         names = [run.verdict for run in side]
         verdicts.append(", ".join(f"{names.count(each)} {each}" for each in dict.fromkeys(names)))
-    open_ = [row for row in case.marked(Mark.DIFFERS) if not row.explained_by]
-    numbers = (len(case.marked(Mark.DIFFERS)), len(open_), len(case.marked(Mark.ONE_SIDED)))
-    return [*verdicts, *map(str, numbers)]
+    differs, sided = case.marked(Mark.DIFFERS), case.marked(Mark.ONE_SIDED)
+    open_ = [row for row in (*differs, *sided) if not row.explained_by]
+    rare = case.marked(Mark.RARE)
+    return [*verdicts, *(str(len(rows)) for rows in (differs, sided, open_, rare))]
 
 
 def _mark_style(row: Row) -> str:
-    if row.mark is Mark.DIFFERS:
+    if row.mark in {Mark.DIFFERS, Mark.ONE_SIDED}:
         return "expected" if row.explained_by else "worse"
-    return "unknown" if row.mark is Mark.ONE_SIDED and not row.explained_by else "known"
+    return "known"
 
 
 def _interval(side: Shown) -> str:

@@ -12,7 +12,9 @@ of the pages that compare equal targets, at most one in twenty has a wrong mark.
 * Answers to listed requests do not depend on chance: they differ if the two sides have no answer in
   common.
 
-A row that occurs on only one side, but too rarely for a test, is marked **one-sided**.
+Rows that occur on only one side have a second test, over all cases (`results.twin.onesided`). If it
+is significant, they are **one-sided**, and otherwise **too rare**: chance explains on which side
+they are.
 """
 
 from __future__ import annotations
@@ -50,6 +52,8 @@ class Mark(enum.StrEnum):
 
     DIFFERS = "differs"
     ONE_SIDED = "one-sided"
+    RARE = "too rare"
+    """Only one side shows it, as may happen by chance."""
     SAME = "same"
     """No difference was shown, which does not prove that there is none."""
     NOT_TESTED = "not tested"
@@ -60,6 +64,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
     hits: int | None = None
     of: int = 0
+    blocks: int = 0  # the clusters of the trials: blocks of runs, or the trials themselves
+    bursts: int = 0  # stretches of neighbouring blocks with hits
     low: float | None = None
     high: float | None = None
     quantiles: tuple[int, ...] = ()  # minimum, median, 90 % quantile, maximum
@@ -76,12 +82,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     left: Shown
     right: Shown
-    p: float | None = None
-    p_adjusted: float | None = None  # p, corrected for all tests of the page
+    p: float | None = None  # of the row's own test
+    p_adjusted: float | None = None  # corrected; of one-sided and rare rows: over all cases
     mark: Mark = Mark.NOT_TESTED
     explained_by: str = ""  # the name of the known difference that explains the row
     why: str = ""
     samples: tuple[str, str] = ("", "")
+    elsewhere: str = ""  # of a row of one side: a case in which the other side shows it
 
     @property
     def section(self) -> str:
@@ -115,8 +122,8 @@ def _share_rows(left: Sequence[Observed], right: Sequence[Observed]) -> Iterator
             sides = [_clusters(runs, f"{section}/{kind}", name) for runs in (left, right)]
             yield Row(
                 name=name,
-                left=_shown(sides[0], sides[1]),
-                right=_shown(sides[1], sides[0]),
+                left=_shown(sides[0], sides[1], _bursts(left, name)),
+                right=_shown(sides[1], sides[0], _bursts(right, name)),
                 p=same_share(*sides),
                 samples=(_sample(left, name), _sample(right, name)),
             )
@@ -132,11 +139,18 @@ def _clusters(runs: Sequence[Observed], base: str, name: str) -> Clusters:
     )
 
 
-def _shown(side: Clusters, other: Clusters) -> Shown:
+def _bursts(runs: Sequence[Observed], name: str) -> int:
+    """Count the stretches of neighbouring blocks in which the name occurs."""
+    blocks = [{block for block, hits in run.hits.get(name, {}).items() if hits} for run in runs]
+    return sum(block - 1 not in each for each in blocks for block in each)
+
+
+def _shown(side: Clusters, other: Clusters, bursts: int) -> Shown:
     if not side.trials:
         return Shown(hits=0, of=0)
     low, high = side.interval(effect=other.design_effect())
-    return Shown(hits=sum(side.hits), of=sum(side.trials), low=low, high=high)
+    hits, of = sum(side.hits), sum(side.trials)
+    return Shown(hits=hits, of=of, blocks=len(side.trials), bursts=bursts, low=low, high=high)
 
 
 def _sample(runs: Sequence[Observed], name: str) -> str:
@@ -168,7 +182,10 @@ def _time_rows(left: Sequence[Observed], right: Sequence[Observed]) -> Iterator[
 
 def _per_block(counts: list[int]) -> Shown:
     words = f"{sum(counts)} in {counted(len(counts), 'block')}"
-    return Shown(hits=sum(counts), of=len(counts), words=(words,))
+    bursts = sum(map(bool, counts))
+    return Shown(
+        hits=sum(counts), of=len(counts), blocks=len(counts), bursts=bursts, words=(words,)
+    )
 
 
 def _times(runs: Sequence[Observed], name: str) -> list[int]:
@@ -232,7 +249,7 @@ def _fisher(name: str, hits: int, trials: int, other_hits: int, other_trials: in
     sides = []
     for part, whole in ((hits, trials), (other_hits, other_trials)):
         low, high = wilson(part, whole)
-        sides.append(Shown(hits=part, of=whole, low=low, high=high))
+        sides.append(Shown(hits=part, of=whole, blocks=whole, bursts=part, low=low, high=high))
     p = fisher_exact(hits, trials, other_hits, other_trials) if trials and other_trials else None
     return Row(name=name, left=sides[0], right=sides[1], p=p)
 
@@ -253,20 +270,7 @@ def _request_rows(left: Sequence[Observed], right: Sequence[Observed]) -> Iterat
 
 def marked(row: Row, p_adjusted: float | None, alpha: float) -> Row:
     """Return a row with its mark, which depends on the corrected p-value."""
-    if row.mark is not Mark.NOT_TESTED:
+    if row.mark is not Mark.NOT_TESTED or p_adjusted is None:
         return row
-    if p_adjusted is not None and p_adjusted < alpha:
-        mark = Mark.DIFFERS
-    elif _is_one_sided(row):
-        mark = Mark.ONE_SIDED
-    else:
-        mark = Mark.NOT_TESTED if p_adjusted is None else Mark.SAME
+    mark = Mark.DIFFERS if p_adjusted < alpha else Mark.SAME
     return msgspec.structs.replace(row, mark=mark, p_adjusted=p_adjusted)
-
-
-def _is_one_sided(row: Row) -> bool:
-    """Whether the row occurs on only one side, although the other side had trials."""
-    sides = (row.left, row.right)
-    if any(side.hits is None for side in sides):
-        return False
-    return all(side.of for side in sides) and (row.left.hits == 0) != (row.right.hits == 0)

@@ -20,7 +20,7 @@ LABEL_MAX: Final = 60
 
 def headline(twin: Twin) -> str:
     """Return one line: how many rows differ, and how many of these have no explanation."""
-    differs = len(twin.rows(Mark.DIFFERS))
+    differs = len(twin.rows(Mark.DIFFERS)) + len(twin.rows(Mark.ONE_SIDED))
     if not twin.compared:
         return "nothing was compared: no run showed an operation"
     if not differs:
@@ -57,7 +57,7 @@ def _marks(case: CaseTwin) -> str:
     rows = [row for row in case.rows if row.mark is not Mark.NOT_TESTED]
     return (
         f"{len(case.marked(Mark.DIFFERS))} of {counted(len(rows), 'row')} differ, "
-        f"{len(case.marked(Mark.ONE_SIDED))} one-sided"
+        f"{len(case.marked(Mark.ONE_SIDED))} one-sided, {len(case.marked(Mark.RARE))} too rare"
     )
 
 

@@ -23,7 +23,10 @@ def test_known_differences_are_narrow_and_of_the_original():
         assert each.original == KUDU
         assert not each.covers("message/create/NOT_AUTHORIZED/NOT_AUTHORIZED")
         assert not each.covers("outcome/create/ok")
-        assert not each.covers("verdict/crash invalid")
+        for more in (None, "original", "re-creation"):
+            assert not each.covers("verdict/crash invalid", case="ddl-kill", more=more)
+            assert not each.covers("outcome/create/failed", more=more)
+            assert not each.covers("message/write/RPC/SENT", more=more)
 
 
 def test_the_known_difference_of_a_request_covers_only_this_request():
@@ -31,3 +34,19 @@ def test_the_known_difference_of_a_request_covers_only_this_request():
     assert empty.covers('request/7 alter {"name":"a","steps":[["add",""]]}')
     assert not empty.covers('request/7 alter {"name":"a","steps":[["add","c1"]]}')
     assert not empty.covers('request/7 create {"name":"","columns":[]}')
+
+
+def test_a_difference_of_the_client_explains_only_the_side_that_has_more():
+    def names(row, more):
+        return [each.name for each in DIFFERENCES if each.covers(row, more=more)]
+
+    assert names("message/alter/RPC/NOT_SENT", "original") == ["several-requests"]
+    assert names("message/alter/RPC/NOT_SENT", "re-creation") == []
+    assert names("message/alter/RPC/SENT", "re-creation") == ["change-at-once"]
+    assert names("message/alter/RPC/SENT", "original") == []
+    assert names("outcome/delete/failed", "original") == ["read-before-change"]
+    assert names("outcome/delete/info", "original") == []
+    assert names("message/get/NOT_THE_LEADER/ILLEGAL_STATE", "re-creation") == [
+        "look-before-request"
+    ]
+    assert names("message/scan/NOT_THE_LEADER", "original") == ["unconfirmed-term"]

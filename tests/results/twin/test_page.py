@@ -28,7 +28,18 @@ def test_the_page_shows_the_rows_and_escapes_what_targets_say():
     assert "&lt;x&gt;/C &amp; D" in page
     assert "&lt;b&gt;why&lt;/b&gt;" in page
     assert "<x>" not in page
+    assert "Too rare" not in page
     assert "http" not in page.replace("http-equiv", "")
+
+
+def test_the_page_lists_rows_that_are_too_rare_apart_from_differences():
+    once = [run(lambda number: ("failed", "X/Y") if number == 7 else OK)]
+    page = render(twin([run(lambda _: OK)], once))
+    assert "no difference shown" in page
+    assert "chance explains 2 more" in page
+    assert 'id="rare"' in page
+    assert "message/create/X/Y" in page.partition('id="rare"')[2].partition("</section>")[0]
+    assert 'id="one-sided"' not in page
 
 
 @browser_test
