@@ -93,12 +93,12 @@ return of an earlier leader."""
 class Permit(msgspec.Struct, frozen=True, kw_only=True):
     """One permitted behaviour. `why` says in one line why the profile permits it.
 
-    `signs` are texts: a process may end if one of the last lines of its log contains one of the
-    texts. `rules` maps names of checkers to the rules (`details["rule"]`, or invariants) that the
-    target may break. `after` is the condition that must occur first (`since`); until then the
-    permit does not apply. `lacks` are kinds of operations that the profile does not support: a run
-    can be valid although none of them succeeds. If `lacks` names a whole vocabulary, runs with that
-    vocabulary are refused.
+    A process may end if one of the last lines of its log contains one of the `signs`. `rules` maps
+    names of checkers to the rules (`details["rule"]`, or invariants) that the target may break.
+    `after` is the condition that must occur first (`since`); until then the permit does not apply.
+    `lacks` are kinds of operations that the profile does not support: a run can be valid although
+    none of them succeeds. If `lacks` names a whole vocabulary, runs with that vocabulary are
+    refused.
     """
 
     name: str

@@ -15,7 +15,7 @@ in it with `name` and `api_version` is a plug-in; a non-empty `__all__` limits t
 module is imported when the names of its group are read.
 
 Built-in plug-ins register in the same way; `harness` imports none of them. If several packages have
-a plug-in of the same name, the built-in one gets the name, and the others are called
+a plug-in with the same name, the built-in one gets the name, and the others are called
 `PACKAGE:NAME`.
 """
 

@@ -428,7 +428,7 @@ class _Life:
     def after(self, node: str, kind: str, time_ns: int) -> tuple[int | None, str]:
         """Return the first proof after `time_ns` that `node` is no longer down or paused (`kind`).
 
-        The proof is its time and a text.
+        A proof is a time and a phrase. Without a proof, the time is `None`.
         """
         proofs = [proof for proof in self._proofs.get((node, kind), ()) if proof[0] > time_ns][:1]
         proofs += [proof for proof in self._all if proof[0] > time_ns][:1]

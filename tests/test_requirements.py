@@ -30,7 +30,7 @@ def test_a_tool_that_is_there_is_no_reason(monkeypatch):
 
 @pytest.fixture
 def java(monkeypatch, tmp_path):
-    """Install a fake Java with this version output, and a PySpark."""
+    """Fake a PySpark. Return a function that installs a Java that prints the given version."""
     monkeypatch.setattr("importlib.metadata.version", lambda _: "4.1.0")
 
     def make(says):

@@ -48,7 +48,7 @@ def test_is_marked(): burn()
 
 @pytest.fixture
 def inner(pytester, monkeypatch):
-    """Return a function that runs a text as tests, in a pytest with the suite's two plug-ins."""
+    """Return a function that runs source code as tests, with the suite's two pytest plug-ins."""
     pytester.makeini("[pytest]\nmarkers =\n    quick: q\n    slow: s\n    nightly: n\n")
     monkeypatch.setattr(costs, "LIMIT_S", 0.04)
 

@@ -6,7 +6,7 @@ explains the history without it.
 * `stale-read`: the answer need not show a change that another node acknowledged in a later term.
 * `torn-list`: a list may read each name at a different moment. It may leave out a name that a
   rename may have changed during the list.
-* `name-gap`: "not found" proves nothing while a rename or delete of that name may be under way.
+* `name-gap`: "not found" proves nothing while a table with that name may be renamed or deleted.
 * `dirty-create`: a create may show its table and occupy its name from its call on, even if the
   create then fails.
 * `ddl-twice`: a change that was sent more than once may take effect twice, at any later time.

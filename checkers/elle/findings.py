@@ -19,7 +19,7 @@ class Reason:
     """The reason why one transaction precedes another: the relation, a sentence and its data.
 
     `template` is the sentence. Its placeholders `{source}` and `{target}` are the two transactions.
-    The other placeholders are the fields of the same name.
+    The other placeholders are the fields with the same names.
     """
 
     relation: str

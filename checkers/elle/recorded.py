@@ -167,9 +167,9 @@ class Raw:
         return [value for write, value, _ in self.acts(txn, key) if not write]
 
     def named(self, *told: str | None) -> Iterable[tuple[Any, ...]]:
-        """Yield all combinations of values with the texts `told`, where `None` means nil.
+        """Yield all combinations of values that the strings in `told` can mean. `None` means nil.
 
-        Values of different types may have the same text.
+        Values of different types may look the same as strings.
         """
         nil = (None, "nil", "None")
         return product(

@@ -69,7 +69,7 @@ class Part:
         return (self.lean, self.depth, self.breadth) if self._started else ()
 
     def decide(self) -> Result | None:
-        """Ask the model's direct method for a verdict."""
+        """Apply the model's direct method. Returns the result, or `None` if still undecided."""
         tick()
         if not self._started and any(
             not o.call <= (math.inf if o.return_time is None else o.return_time)

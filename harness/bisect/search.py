@@ -108,7 +108,10 @@ def bisect(
 
 
 def _failure(bad: Commit, result: AtCommit, seeds: Sequence[int]) -> tuple[Kind, int]:
-    """Return the failure to search for: the first failure of the first seed that fails at BAD."""
+    """Return the first failure of the first seed that fails at `bad`, and that seed.
+
+    Raises `UsageError` if no seed fails there, or if the case cannot run.
+    """
     for run in result.runs:
         if run.kinds:
             return run.kinds[0], run.seed

@@ -121,7 +121,7 @@ def _bugs(target: str | None) -> dict[str, dict[str, str]]:
 
 
 def _targets(name: str | None) -> list[tuple[str, Target]]:
-    """Return all targets that can be loaded, or only the target of this name."""
+    """Return all targets that can be loaded, or only the target with this name."""
     return list(load_working("targets")) if name is None else [(name, load_plugin("targets", name))]
 
 

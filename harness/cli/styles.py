@@ -130,7 +130,7 @@ def styled(text: str, style: str = "") -> Text:
 
 
 def joined(*parts: str | Text) -> Text:
-    """Join texts, each of which keeps its own style."""
+    """Join the parts. Each part keeps its own style."""
     from rich.text import Text
 
     return Text.assemble(*(styled(part) if isinstance(part, str) else part for part in parts))

@@ -142,7 +142,10 @@ class CallerBook:
         return None
 
     async def wait_found(self, local: Address, remote: Address) -> str | None:
-        """Repeat `find` for a short time, since a process may call before it is recorded."""
+        """Repeat `find` until it succeeds, but only for a short time; then return `None`.
+
+        A process may call before it is recorded.
+        """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + _PATIENCE_S
         while (caller := self.find(local, remote)) is None and loop.time() < deadline_s:  # noqa: ASYNC110 - a poll

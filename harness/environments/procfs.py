@@ -40,7 +40,7 @@ class ProcessId(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> ProcessId:
-        """Parse the text that `str` makes of an identity; raises `ValueError` for other texts."""
+        """Parse what `str` makes of an identity. Raises `ValueError` for any other string."""
         pid, _, ticks = text.partition(":")
         return ProcessId(int(pid), int(ticks))
 

@@ -12,8 +12,8 @@
 | `all`         | every node                                                 | all nodes  |
 | `members`     | every member                                               | members    |
 | `others`      | all but the nodes on the other end of the links            | all nodes  |
-| `node:m1`     | the node of this name                                      | all nodes  |
-| `role:master` | every node of this role                                    | all nodes  |
+| `node:m1`     | the node with this name                                    | all nodes  |
+| `role:master` | every node with this role                                  | all nodes  |
 | `it`          | the node whose event the fault waited for                  | all nodes  |
 | `client`      | all of the harness's own clients, as an end of links       |            |
 | `client:2`    | the client that is process 2, and its later replacements   |            |

@@ -60,7 +60,7 @@ class ReadyCommand(_Probe, frozen=True, tag="command"):
 class InContainer(msgspec.Struct, frozen=True, kw_only=True):
     """Properties that only a container can have, from a Compose file (`NodeSpec.container`).
 
-    The node's texts have no placeholders. `entrypoint` is the program, which gets the node's
+    The node's declaration has no placeholders. `entrypoint` is the program, which gets the node's
     command as arguments; `None` means the image's own entry point. `data` is the folder of the
     container at which the node's data volume is mounted. `files` are text files by absolute path,
     written before each start. `aliases` are more names under which other nodes reach this one.

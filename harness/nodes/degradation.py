@@ -86,7 +86,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def seconds_in(text: str) -> float | None:
-    """Convert a time such as 200ms, 4s or 2m to seconds; `None` for other texts."""
+    """Convert a time such as 200ms, 4s or 2m to seconds. Returns `None` for any other string."""
     match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s|m)", text)
     return float(match[1]) * _SECONDS[match[2]] if match else None
 

@@ -302,7 +302,7 @@ def forms_of(spec: NodeSpec) -> dict[str, NodeSpec]:
 
 
 def words_of(spec: NodeSpec) -> list[str]:
-    """Return all texts in a node's declaration and its variants that may have placeholders."""
+    """Return all strings that may have placeholders, from a node's declaration and its variants."""
     if spec.container is not None:
         return []
     words = [*spec.files.values(), *(word for command in spec.setup for word in command)]

@@ -12,7 +12,7 @@ from harness.support.interrupts import blaming
 
 
 def load_target(name: str, options: Mapping[str, Any]) -> Target:
-    """Return the target of this name with these options; raises `UsageError`."""
+    """Return the target with this name, configured with `options`. Raises `UsageError`."""
     target: Target = load_plugin("targets", name)
     with blaming(f"the target {options.get(SYSTEM_NAME) or name!r}: configured()"):
         return target.configured(options)

@@ -242,7 +242,7 @@ class HistoryModel(Checker):
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
         """Parse all ops without judging them.
 
-        Raises `HistoryError` for ops outside the vocabulary, with a text that begins with `op N`.
+        Raises `HistoryError` for ops outside the vocabulary. Its message begins with `op N`.
         Raises `UsageError` for settings that have no meaning for this model.
         """
 

@@ -13,8 +13,8 @@ from harness.errors import UsageError, choices_near
 class Option(msgspec.Struct, frozen=True):
     """A command-line option that a target or workload adds: `--name VALUE`.
 
-    Its type is the type of the default. A number may have bounds, which are inclusive, and a text
-    may be one `among` several. Other values are refused before the plug-in sees them.
+    Its type is the type of the default. `within` gives inclusive bounds for a number, and `among`
+    the allowed strings. Other values are refused before the plug-in sees them.
     """
 
     name: str  # with dashes, as on the command line

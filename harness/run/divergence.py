@@ -1,8 +1,8 @@
 """Compares the digests that replicas publish during a run.
 
-A target may report `checkpoint` events with a `group`, an `index` and any texts. The texts are
+A target may report `checkpoint` events with a `group`, an `index` and any strings. The strings are
 digests of a replica's log and state after entry `index` of the group. Every replica that passes an
-index must report the same texts. A dump at the end of the run would miss a difference if the
+index must report the same strings. A dump at the end of the run would miss a difference if the
 replica was wiped, overwritten or repaired later. TigerBeetle's simulator compares its replicas in
 this way, too (`testing/cluster/state_checker.zig`).
 

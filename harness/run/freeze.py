@@ -242,7 +242,10 @@ async def _first_of(*waits: asyncio.Future[Any] | asyncio.Event) -> None:
 async def _within(
     what: str, looking: Callable[[], Awaitable[T]], errors: dict[str, str]
 ) -> T | None:
-    """Return the result of `looking`. After `LOOK_S` or a failure, add the reason to `errors`."""
+    """Return the result of `looking`.
+
+    If it fails or takes longer than `LOOK_S`, add the reason to `errors` and return `None`.
+    """
     try:
         async with asyncio.timeout(LOOK_S):
             return await looking()

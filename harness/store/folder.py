@@ -77,7 +77,7 @@ def shrunk_name(run: str) -> str:
 
 
 def check_name(text: str, flag: str) -> None:
-    """Raise `UsageError` for a text that cannot be the name of a folder in a store."""
+    """Raise `UsageError` if `text` cannot be the name of a folder in a store."""
     if not _NAME.fullmatch(text):
         raise UsageError(
             f"{flag} is {text!r}; use up to 100 letters, digits, '.', '_' and '-', "
@@ -140,7 +140,7 @@ class RunFolder:
     def publish(self, *, latest: bool) -> Path:
         """Rename a staged run to its final name; returns the new path.
 
-        An older run of that name is replaced.
+        An older run with that name is replaced.
         """
         final = self.path.parent / self.run_id
         old = self.path.with_name(f"{self.path.name}.old{STAGED_SUFFIX}")

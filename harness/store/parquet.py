@@ -126,10 +126,9 @@ def write_table(path: Path, table: pa.Table, footer: Footer) -> None:
 
 
 def table_of(history: History) -> tuple[pa.Table, int]:
-    """Return the history as a table of `schema_of`.
+    """Return the history as a table, and the maximum number of operations open at the same time.
 
-    The second item is the maximum number of operations that were open at the same time. Raises
-    `HistoryError` for values that the columns cannot store.
+    `schema_of` describes the table. Raises `HistoryError` for values that the columns cannot store.
     """
     import pyarrow as pa
 

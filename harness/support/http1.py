@@ -60,7 +60,7 @@ class Response:
         """Whether a broken connection may have cut the body.
 
         An unframed body is whole if it is JSON, except for a number: `12` may be a part of `123`.
-        Any part of a plain `text` is a text, too.
+        Plain `text` may always be cut, because any part of it is valid text, too.
         """
         if self.framed:
             return False

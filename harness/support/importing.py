@@ -32,7 +32,7 @@ _SEPARATOR: Final = re.compile(r"[-_.]")  # `my-plugin` may have the module `my_
 def import_module(name: str) -> ModuleType:
     """Import a module by its dotted name; raises `ImportError`.
 
-    A user's package `targets` or `checkers` does not hide the harness's package of that name.
+    A user's package `targets` or `checkers` does not hide the harness's package with that name.
     """
     top = name.partition(".")[0]
     if top in _OWN:

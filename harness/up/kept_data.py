@@ -5,7 +5,7 @@
 The folder NAME is the moved folder of the cluster, with `data/NODE` and `kept.json` (`Kept`). The
 holder (the process that owns a cluster) writes `kept.json` last: without this file the data are
 incomplete. A continued cluster works on a copy, so kept data stay until the next `harness down
---keep-data` of that name replaces them.
+--keep-data` of a cluster with that name replaces them.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def _kept_folder(name: str) -> Path:
 
 
 def keep(place: Place) -> Path | None:
-    """Move the folder of an ended cluster to the kept data; returns the new folder.
+    """Move the folder of an ended cluster to the kept data, and return the new folder.
 
-    Older kept data of the same name are replaced. If the cluster's data are incomplete, nothing
-    moves, and the result is `None`.
+    This replaces older kept data with the same name. If the cluster's data are incomplete, nothing
+    is moved, and the result is `None`.
     """
     if not place.saved:
         return None

@@ -276,7 +276,7 @@ def _root() -> Path:
 
 
 def check_name(name: str) -> None:
-    """Raise `UsageError` for a text that cannot be the name of a cluster."""
+    """Raise `UsageError` if `text` cannot be the name of a cluster."""
     if not NAME.fullmatch(name) or is_fault_id(name):
         raise UsageError(
             f"the name {name!r} of a cluster must have 1 to 32 small letters, digits and inner "
@@ -331,7 +331,7 @@ def places(*, hidden: bool = False) -> Iterator[Place]:
 
 
 def find_place(name: str | None) -> Place:
-    """Return the cluster of this name, or the only cluster if `name` is `None`.
+    """Return the cluster with this name, or the only cluster if `name` is `None`.
 
     Raises `UsageError` if there is no such cluster, or more than one.
     """

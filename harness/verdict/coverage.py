@@ -63,7 +63,7 @@ def certified(results: Iterable[CheckResult]) -> list[CheckResult]:
 
 
 def _invariants(results: Iterable[CheckResult]) -> dict[str, str]:
-    """Map each invariant to a text that says how many cases of it all checkers judged."""
+    """Map each invariant to a phrase that says how many of its cases the checkers judged."""
     total: dict[str, int] = {}
     for result in results:
         for name, count in _counts(result, INVARIANTS).items():

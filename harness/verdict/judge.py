@@ -73,15 +73,15 @@ def checkers_of(case: Case) -> tuple[Checker, ...]:
 
 
 def load_checker(name: str) -> Checker:
-    """Load the checker of this name; raises `UsageError` if the checker does not load."""
+    """Load the checker with this name. Raises `UsageError` if that is impossible."""
     checker: Checker = load_plugin("checkers", name)
     return checker
 
 
 def load_model(name: str) -> HistoryModel:
-    """Load the checker of this name, which must be able to judge imported histories.
+    """Load the checker with this name. It must support imported histories.
 
-    Raises `UsageError` if it cannot, or does not load.
+    Raises `UsageError` if the checker does not support them, or does not load.
     """
     checker = load_checker(name)
     if not isinstance(checker, HistoryModel):

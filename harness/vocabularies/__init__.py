@@ -63,7 +63,7 @@ class Vocabulary(Generic[C]):
         return iter(self.by_name.values())
 
     def call_of(self, f: str, value: Any) -> C:
-        """Return the operation of this name and value.
+        """Return the operation with this name and value.
 
         Raises `UsageError` if the vocabulary has no such operation, or the value does not fit.
         """
@@ -96,7 +96,7 @@ def is_ok(pair: Pair) -> bool:
 
 
 def names_in_words(names: Iterable[str]) -> str:
-    """Return the quoted names as a text; of a long list, only the first and a count."""
+    """Join the quoted names with commas. A long list is cut, and ends with the number left out."""
     quoted = [repr(name) for name in names]
     left = len(quoted) - NAMES_SHOWN_MAX
     more = f" and {left} more" if left > 0 else ""

@@ -1,4 +1,4 @@
-"""The vocabulary `hms-tokens`: delegation tokens of metastores, which are opaque texts.
+"""The vocabulary `hms-tokens`: delegation tokens of metastores, which are opaque strings.
 
 A token is issued to its `owner` and may be renewed only by its `renewer`. It ends when it is
 cancelled, when it is not renewed in time, or at its maximum age. A process that has the token can

@@ -1,4 +1,4 @@
-"""The vocabulary `logs`: append-only logs of messages, empty at first. Keys are texts.
+"""The vocabulary `logs`: append-only logs of messages, empty at first. Keys are strings.
 
 Each message of a log has an offset, a whole number; later messages have higher offsets, and there
 may be gaps. A client assigns itself keys and polls them from their beginning: each poll continues

@@ -4,12 +4,12 @@ A micro-operation is ["append", key, element], ["r", key, null], or ["w", key, v
 a transaction has the read values in place of the nulls. Micro-operations take effect in their
 order: a read sees earlier appends of the same transaction.
 
-In the vocabulary `list-append` keys are texts, elements are numbers, a transaction may have several
-keys, and a list without appends reads as []. In the vocabulary `append` keys are tables, elements
-are columns, and a transaction has one table; `create` is the operation of `ddl`, and a missing
+In the vocabulary `list-append` keys are strings, elements are numbers, a transaction may have
+several keys, and a list without appends reads as []. In the vocabulary `append` keys are tables,
+elements are columns, and a transaction has one table; `create` is the operation of `ddl`, and a missing
 table reads as empty.
 
-In the vocabulary `rw-register` keys are texts, values are numbers, a transaction may have several
+In the vocabulary `rw-register` keys are strings, values are numbers, a transaction may have several
 keys, and a register that was never written reads as null. A workload writes each value of a key
 once. A transaction that the system aborts is a `fail`.
 """

@@ -158,7 +158,7 @@ class _Facts:
             ops.error,
             ops.latency_buckets(),
         )
-        # a run may have two phases of the same name, so add up equal rows
+        # a run may have two phases with the same name, so add up equal rows
         sums: Counter[Row] = Counter()
         for (f, node, phase, active, kind, answered, error, took), n in cells:
             sums[
@@ -321,7 +321,9 @@ class _Ends:
         self._ok_indices, self._ok_times = ops.end_index[oks], ops.end[oks]
 
     def first_try(self, index: int) -> int | None:
-        """Return the earliest invocation among operations not yet completed at line `index`."""
+        """Return the earliest invocation among operations that were open or yet to come at line
+        `index`.
+        """
         at = self._ends.searchsorted(index, side="right")
         return int(self._invokes[at]) if at < len(self._invokes) else None
 

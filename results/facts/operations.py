@@ -71,7 +71,7 @@ def is_no(answer: Any) -> bool:
 
 
 class _Names:
-    """Numbers distinct texts in the order of first occurrence."""
+    """Numbers distinct strings in the order of first occurrence."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

@@ -141,7 +141,7 @@ class Runs:
         return Runs(self._source, self._choice.narrowed(choice))
 
     def table(self, name: str) -> Table:
-        """Return the table of this name, not yet read; raise `UsageError` for an unknown name."""
+        """Return the table with this name, without reading it. Raises `UsageError` if unknown."""
         if name not in self.tables:
             raise UsageError(f"there is no table {name!r}; there are {', '.join(self.tables)}")
         return Table(name, self._source, self._choice)

@@ -209,7 +209,7 @@ class DuckEngine:
 
 
 def quoted(text: str) -> str:
-    """Write a text as an SQL literal."""
+    """Return `text` as an SQL literal."""
     escaped = text.replace("'", "''")
     return f"'{escaped}'"
 

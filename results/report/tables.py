@@ -18,7 +18,7 @@ ROWS_MAX: Final = 100
 POPULATION: Final = "of"
 """The column with the words of a population."""
 SHORT_CHARS_MAX: Final = 24
-"""The maximum number of characters of a text that the page keeps on one line."""
+"""The page keeps a string with at most this many characters on one line."""
 CELL_CHARS_MAX: Final = 240
 WORDS_CHARS_MAX: Final = 2_000
 

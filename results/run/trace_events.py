@@ -78,7 +78,7 @@ def _write(trace: Trace, file: BinaryIO | gzip.GzipFile) -> None:
 
 
 class Lanes:
-    """The tracks of one group. Slices that overlap go to different tracks of the same name."""
+    """The tracks of one group. Slices with one name that overlap go to different tracks."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -101,7 +101,7 @@ class Lanes:
         return tid
 
     def first(self, name: str, order: int) -> int:
-        """Return the first track of this name. Instants use it, because they never overlap."""
+        """Return the first track with this name. Instants use it, because they never overlap."""
         lanes = self._ends.get(name)
         return min(tid for _, tid in lanes) if lanes else self.tid(name, 0, 0, order)
 

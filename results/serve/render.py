@@ -62,7 +62,7 @@ def address(*parts: str) -> str:
 
 
 def _with_ops(text: str) -> markupsafe.Markup:
-    """Escape a text, and make each `op 12` in it a link to this operation on the run's page."""
+    """Escape `text`, and link each `op 12` in it to this operation on the run's page."""
     import markupsafe
 
     link = markupsafe.Markup('<a href="report.html#op={0}">op {0}</a>')

@@ -96,7 +96,7 @@ def kinds(spark: Any, asking: Asking, *, slots: int) -> list[RunsOfKind]:
 
 
 def kinds_in(texts: Iterable[str]) -> list[RunsOfKind]:
-    """Add up the runs of each kind over all parts, which are JSON texts, and sort the kinds."""
+    """Add up the runs of each kind over all `parts` (JSON), and sort the kinds."""
     kinds: dict[Kind, RunsOfKind] = {}
     for text in texts:
         for part in msgspec.json.decode(text, type=list[RunsOfKind]):
@@ -185,7 +185,7 @@ def _lacking(source: ReportRuns, asking: Asking) -> tuple[Lacking, ...]:
 def kinds_of_parts(
     batches: Iterable[pa.RecordBatch], *, asking: Asking
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the kinds of runs in each range of a task, as JSON texts."""
+    """Yield the kinds of runs in each range of a task, as JSON."""
     for _, lake, _ in ranges_of(batches, asking):
         with contextlib.closing(DuckEngine()) as engine, readable(lake.place.uri):
             columns = ("run", "label", "workload", "finished", "case", "key_ranges")

@@ -48,7 +48,7 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Each(_Table, frozen=True, kw_only=True):
-    """A text that is filled in for each node. `between` joins the results."""
+    """A template that is filled in for each node. `between` joins the results."""
 
     each: str
     between: str = ","

@@ -41,7 +41,7 @@ _FLAT: Final = {"read": "register", "write": "register", "cas": "register", "txn
 class Speaker:
     """The operations of one vocabulary.
 
-    Many systems store values as texts, or all numbers as floats, and answer 5 as "5" or 5.0. As
+    Many systems store values as strings, or all numbers as floats, and answer 5 as "5" or 5.0. As
     long as clients have stored only whole numbers, such an answer means the number. If no answer
     has contained a number yet, a missing number is probably a mistake of the template, not of the
     system: the template takes the wrong part of the answer.
@@ -106,8 +106,7 @@ class Speaker:
         return {"result": "ok", "value": _CHECKS.get((self._vocabulary, f), _as_it_is)(value)}
 
     def _as_asked(self, value: Any) -> Any:
-        """Return the value of an answer, with whole numbers in place of texts and floats that mean
-        them.
+        """Return the value of an answer. Strings and floats that mean whole numbers become numbers.
 
         Raises `MalformedError` for a value without numbers, unless an earlier answer had numbers.
         """

@@ -56,7 +56,10 @@ class Members:
         self.listed = self._first
 
     async def add(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Start each of `nodes` that is not listed, and list it. Return the added nodes as text."""
+        """Start each of `nodes` that is not listed, and list it.
+
+        Returns a description of what was added, or `None` if nothing was.
+        """
         async with self._turn:
             done = [name for name in nodes if await self._add(name, restart)]
         return f"{ADD}: {', '.join(done)}" if done else None

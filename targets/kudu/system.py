@@ -299,7 +299,10 @@ class KuduSystem(System):
         }
 
     async def _dumps(self, roles: Roles) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the dumps of all nodes; `None` for a node that does not answer."""
+        """Return the dumps of the masters and the dumps of the tablet servers, each by name.
+
+        The dump of a node that does not answer is `None`.
+        """
 
         async def dump(address: str, request: Call[m.DumpResponse]) -> Any:
             answer = await self._ask(address, request, limit_s=_DUMP_LIMIT_S)

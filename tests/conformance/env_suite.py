@@ -1140,7 +1140,7 @@ CHECKS = CALM + RESTARTING
 
 
 def in_turn(checks: tuple[Check, ...]) -> Check:
-    """Combine checks into one: each starts with all nodes up and without any fault."""
+    """Return one check that runs `checks` in turn, each with all nodes up and without faults."""
 
     async def main(session: Session) -> None:
         for check in checks:

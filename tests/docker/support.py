@@ -73,7 +73,7 @@ async def wait_answering(session: Session, *nodes: str) -> None:
 
 
 def in_turn(*checks):
-    """Build a `main` that runs checks in turn, each on a cluster without faults."""
+    """Return a `main` that runs `checks` in turn, each on a cluster without faults."""
 
     async def main(session: Session) -> None:
         for check in checks:

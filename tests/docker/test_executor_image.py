@@ -98,7 +98,7 @@ def test_other_code_is_another_image(tmp_path, monkeypatch):
 
 @pytest.fixture
 def entered(tmp_path):
-    """Return the command that the entry point builds from its arguments and variables."""
+    """Return a function that runs the entry point and returns the command that it builds."""
     tini = tmp_path / "tini"
     tini.write_text('#!/bin/sh\nshift 2\nprintf "%s\\n" "$@"\n')
     tini.chmod(0o755)

@@ -10,7 +10,7 @@ NAMES = {"a": "append", "w": "w", "r": "r"}
 
 
 def mops(text: str) -> list[tuple[str, str, Any]]:
-    """Parse a text like "a x 1, r y [1 2], r z nil" into append and read operations."""
+    """Parse a string like "a x 1, r y [1 2], r z nil" into append and read operations."""
     found: list[tuple[str, str, Any]] = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         f, key, value = part.split(None, 2)

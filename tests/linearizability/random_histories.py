@@ -96,7 +96,10 @@ def _queue_call(rng: random.Random) -> Enqueue | Dequeue:
 
 
 def _queue_answer(state: Any, input_: Any) -> tuple[Any, Any]:
-    """Remove the smallest element; the model would allow any element."""
+    """Return the answer and the next state. A dequeue takes the smallest element.
+
+    The model would allow any element.
+    """
     if isinstance(input_, Enqueue):
         return None, tuple(sorted((*state, input_.element)))
     return (state[0], state[1:]) if state else (None, state)

@@ -132,7 +132,7 @@ class Driver:
 
 
 def in_turn(*checks):
-    """Build a body that runs checks in turn on one cluster, because starting one is slow."""
+    """Return a body that runs `checks` in turn on one cluster, because starting one is slow."""
 
     async def body(driver):
         for check in checks:

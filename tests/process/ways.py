@@ -143,7 +143,7 @@ def _announcing(kind: str, **data: Any) -> NodeEdit:
 
 
 def _behind(*wrapper: str) -> NodeEdit:
-    """Let another program start the node's program."""
+    """Return an edit of a node's declaration: `wrapper` starts the node's program."""
     return lambda spec: msgspec.structs.replace(spec, command=(*wrapper, *spec.command))
 
 
@@ -157,7 +157,7 @@ _PRINTED: Final = json.dumps(
 
 
 def _answering_sigterm(code: int) -> NodeEdit:
-    """Let the program exit with this code at SIGTERM, as a JVM exits with 143."""
+    """Return an edit: the program exits with `code` at SIGTERM, as a JVM exits with 143."""
     return _behind("sh", "-c", f'trap "exit {code}" TERM; "$@" & wait', "wrapper")
 
 

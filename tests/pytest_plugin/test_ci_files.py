@@ -77,7 +77,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def night(tmp_path):
-    """Run the script as cron does, with few variables and these settings."""
+    """Return a function that runs the script as cron does, with few environment variables."""
 
     def go(*arguments, case=QUIET_CASE, more="", start=subprocess.run):
         (tmp_path / "soak.conf").write_text(

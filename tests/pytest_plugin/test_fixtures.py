@@ -78,7 +78,7 @@ def imported():
 
 @pytest.fixture
 def suite(imported, pytester):
-    """Return a function that runs pytest on a text, as a user's suite.
+    """Return a function that runs pytest on source code, as a user's suite.
 
     The suite runs in this process, to save the imports, unless it must be `alone`.
     """

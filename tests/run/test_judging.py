@@ -56,7 +56,7 @@ def test_a_checker_that_gives_up_or_crashes_says_nothing_of_the_target(error):
 
 
 class Mute:
-    """An error without a text, because its `__str__` raises."""
+    """An error without a message, because its `__str__` raises."""
 
     def __str__(self):
         raise SystemExit(0)

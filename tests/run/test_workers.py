@@ -60,7 +60,7 @@ class Answer(msgspec.Struct):
 
 @pytest.fixture
 def pool(tmp_path, monkeypatch):
-    """Create a pool of workers that do what a job says."""
+    """Return a function that makes a pool. Its workers do what each job says."""
     (tmp_path / "toy_worker.py").write_text(PROGRAM)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 

@@ -45,7 +45,10 @@ note = "it was fixed"
 
 @pytest.fixture
 def scripted(monkeypatch, tmp_path):
-    """Let the workers of a soak give these verdicts in turn; an exception in the list is raised."""
+    """Return a function that makes a soak's workers give `items` in turn as verdicts.
+
+    An exception among the items is raised.
+    """
     monkeypatch.chdir(tmp_path)
 
     def script(*items):

@@ -135,7 +135,7 @@ def parsed(text: str) -> list[Op]:
 def table(text: str, **named: str) -> list[list[str]]:
     """Read rows like `0 add 1; 1 read -> [] => invalid lost`: a history and the words after it.
 
-    A word in capital letters stands for the steps of that name. A history may take several lines,
+    A word in capital letters stands for the steps with that name. A history may take several lines,
     and a `#` begins a comment.
     """
     rows, history = [], ""

@@ -43,7 +43,7 @@ def exchange(conn: socket.socket, data: bytes) -> bytes:
 
 
 def source(data: bytes):
-    """Return the behaviour of an upstream that sends `data` and closes."""
+    """Return a function that plays an upstream: it sends `data` and closes."""
 
     def behave(conn: socket.socket) -> None:
         conn.sendall(data)

@@ -28,7 +28,7 @@ Call = tuple[str, str, object]
 
 
 def shown(text: str) -> object:
-    """Remove permitted differences from a body: ports of the system, and texts of libraries."""
+    """Remove permitted differences from a body: the system's ports, and messages of libraries."""
     try:
         body = json.loads(text)
     except ValueError:

@@ -291,7 +291,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return self._tables.things[state[self._index[name]]]
 
     def under(self, state: State, name: str) -> tuple[str | None, int, Columns] | None:
-        """Return the id, version and newest columns of the table that has `name` in `state`."""
+        """Return the id, version and newest columns of the table `name` in `state`, if any."""
         table = self.table(state, name)
         return table and (self.table_id(table), self.version(table), self.columns(table))
 

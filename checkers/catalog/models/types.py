@@ -27,7 +27,7 @@ TABLES: Final = Rules(first=1, rename_makes_version=False, payload=True)
 
 
 class Create(NamedTuple):
-    """Create a table. `key` is its nonce, or a text that interchangeable lost creates share."""
+    """Create a table. `key` is its nonce, or a string that interchangeable lost creates share."""
 
     name: str
     key: str

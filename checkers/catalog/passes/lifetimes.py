@@ -141,7 +141,10 @@ def _deletions(
 def _soonest(
     operations: Iterable[CatalogOperation], *, after: CatalogOperation | None
 ) -> CatalogOperation | None:
-    """Return the operation that returned first among those invoked after `after` returned."""
+    """Of the operations invoked after `after` returned, return the one that returned first.
+
+    Returns `None` if `after` is `None`, or if there is no such operation.
+    """
     if after is None:
         return None
     late = [operation for operation in operations if operation.call > end_of(after)]

@@ -125,7 +125,10 @@ def _prints(is_list: bool, shown: Any) -> str:
 def _cyclic_versions(
     raw: Raw, _ops: Any, key: Any, _value: Any, _after: Any, details: Any
 ) -> bool | None:
-    """Return whether each value in the case precedes all others, directly or indirectly."""
+    """Return whether each value in the case precedes all others, directly or indirectly.
+
+    Returns `None` if there are too many values, or if the order of transactions decides.
+    """
     if set(details["sources"]) - {"initial-state"} - set(raw.promised):
         return False
     promised = promises(raw, key)

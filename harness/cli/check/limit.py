@@ -97,7 +97,7 @@ def _whole(flag: str) -> Callable[[str], int]:
 
 
 def _seconds(text: str) -> float:
-    """Parse a time limit; raises `ValueError` for a text that is not a number."""
+    """Parse a time limit. Raises `ValueError` if `text` is not a number."""
     seconds = float(text)
     if not 0 < seconds <= SECONDS_MAX:  # also true for NaN
         raise UsageError(

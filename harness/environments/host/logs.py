@@ -70,7 +70,7 @@ class EventBus:
             stop_at(kinds)
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
-        """Run `spring` in a new task whenever an event of this kind arrives.
+        """Run `spring` in a new task at each event of this kind. Returns a function to stop this.
 
         Nodes learn of a new trap a bit later. See `harness.cluster.Cluster.trap`.
         """

@@ -38,8 +38,8 @@ def fill_in(
 ) -> str:
     """Fill the placeholders of one word; raises `UsageError` for an unknown one.
 
-    `values` maps placeholders such as `port:7051` to texts. `folder_of` returns the folder of a
-    package.
+    `values` maps placeholders such as `port:7051` to their values. `folder_of` returns the folder
+    of a package.
     """
 
     def value(match: re.Match[str]) -> str:

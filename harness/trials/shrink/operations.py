@@ -123,7 +123,7 @@ def _guesses(
 
 
 def _is_rare(count: int, ops: Sequence[object]) -> bool:
-    """Whether at most half of the operations contain a text that `count` of them contain."""
+    """Whether `count`, how many of `ops` contain a string, is at most half of them."""
     return 2 * count <= len(ops)
 
 

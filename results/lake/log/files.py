@@ -40,7 +40,7 @@ _MERGED_FILE: Final = re.compile(r"c-(\d+)-([0-9a-f]{32})\.parquet")
 
 STATISTICS_COLUMNS_MAX: Final = 32
 """The number of leading columns with statistics in the log, as in Delta's own writers."""
-STATISTICS_TEXT_MAX: Final = 64  # longer texts would make the log larger without helping readers
+STATISTICS_TEXT_MAX: Final = 64  # longer strings would make the log larger without helping readers
 
 Partition = tuple[str | None, str | None, dt.date | None]
 """Values of the columns `PARTITION`: target, label and day."""
@@ -98,7 +98,7 @@ def merged_name(version: int, merge: str) -> str:
 
 
 def partition_values(partition: Partition) -> dict[str, str | None]:
-    """Convert a partition to texts by column, as a Delta log stores them."""
+    """Map each column of a partition to its value as a string, as in a Delta log."""
     return {
         name: None if value is None else str(value)
         for name, value in zip(PARTITION, partition, strict=True)
@@ -106,9 +106,9 @@ def partition_values(partition: Partition) -> dict[str, str | None]:
 
 
 def coded_schema(schema: pa.Schema) -> pa.Schema:
-    """Return `schema` with dictionary types for texts that are the same in all rows of a run.
+    """Return `schema` with dictionary types for strings that are the same in all rows of a run.
 
-    The run's key is an example. With dictionaries, rows in memory do not repeat these texts.
+    The run's key is an example. With dictionaries, rows in memory do not repeat these strings.
     """
     code, alike = pa.dictionary(pa.int32(), pa.string()), {*PARTITION, KEY, BATCH}
     return pa.schema(

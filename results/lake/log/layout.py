@@ -1,6 +1,6 @@
 """Chooses encodings, compression and statistics of Parquet columns that make small files.
 
-Texts repeat within a file, so they get dictionaries. Most numbers rarely repeat, so a dictionary
+Strings repeat within a file, so they get dictionaries. Most numbers rarely repeat, so a dictionary
 would make them larger. Positions increase by small steps, so they get delta encoding. Spark and
 DuckDB read both encodings.
 
@@ -37,7 +37,7 @@ _FEW: Final = frozenset(
 _DISTINCT: Final = frozenset({"value_rest", "answer_rest"})
 """JSON columns whose values hardly ever repeat, but are similar."""
 _IDS: Final = frozenset({"asked_nonce", "answer_table_id"})
-"""Columns of texts of similar length. Their encoding stores the lengths in almost no space."""
+"""Columns whose strings have similar lengths. Their encoding stores the lengths compactly."""
 _QUICK: Final = frozenset(
     {
         *("invoke_ns", "latency_ns", "wait_ns", "left_ns"),

@@ -352,7 +352,7 @@ _decode_pairs: Final = msgspec.json.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]
 
 
 def pairs_of(texts: Sequence[bytes]) -> list[tuple[bytes, bytes] | None]:
-    """Split JSON texts that are lists of two into their two parts; give `None` for other texts."""
+    """Split each JSON list of two into its two parts. Return `None` in place of other JSON."""
     try:
         pairs = _decode_pairs(b"[" + b",".join(texts) + b"]")
         return [(bytes(first), bytes(other)) for first, other in pairs]

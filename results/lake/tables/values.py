@@ -65,8 +65,9 @@ class Shredder:
         self._decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(structs).decode
 
     def shred(self, texts: pa.Array) -> list[pa.Array]:
-        """Convert JSON texts to the columns `names`, of which the rest is last; null means no
-        value.
+        """Convert JSON strings to the columns `names`. The last column is the rest.
+
+        Null means no value.
         """
         coded = texts.dictionary_encode()
         distinct = coded.dictionary.cast(pa.binary()).to_pylist()

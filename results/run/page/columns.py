@@ -32,23 +32,23 @@ OPEN: Final = -1
 
 
 class Strings:
-    """Assigns a number to each text. Number 0 is the empty text, which replaces missing values."""
+    """Assigns a number to each string. Number 0 is the empty string, which stands for `None`."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {"": 0}
 
     def number(self, text: str | None) -> int:
-        """Return the number of `text`. A new text gets the next number."""
+        """Return the number of `text`. A new string gets the next number."""
         if not text:
             return 0
         return self._numbers.setdefault(text, len(self._numbers))
 
     def get(self, text: str) -> int | None:
-        """Return the number of `text`, or `None` for a text without a number."""
+        """Return the number of `text`, or `None` if it has none."""
         return self._numbers.get(text)
 
     def items(self) -> list[str]:
-        """All texts, in the order of their numbers."""
+        """Return all strings, in the order of their numbers."""
         return list(self._numbers)
 
 
@@ -64,7 +64,7 @@ class Selection(msgspec.Struct, frozen=True):
         return len(self.pairs) == self.total
 
     def range_ns(self) -> tuple[int, int]:
-        """The time from the first to the last invocation shown."""
+        """The times of the first and of the last invocation shown."""
         if not self.pairs:
             return (0, 0)
         return (self.pairs[0].invoke.time, self.pairs[-1].invoke.time)

@@ -216,7 +216,7 @@ class Head:
         return {"words": "Stop there", "command": command}
 
     def _log(self, logs: Sequence[Log]) -> dict[str, str] | None:
-        """Return a link to the log of the node that answered the blamed operation."""
+        """Return a link to the log of the node that answered the blamed operation, if kept."""
         node = self._node()
         log = next((each for each in logs if each.node == node), None)
         if log is None or self._op is None:

@@ -103,5 +103,5 @@ def lanes_of(spans: Iterable[tuple[int, int | None]]) -> list[int]:
 
 
 def short(text: str) -> str:
-    """Cut a text to `TEXT_CHARS_MAX` characters."""
+    """Cut `text` to `TEXT_CHARS_MAX` characters."""
     return text if len(text) <= TEXT_CHARS_MAX else f"{text[: TEXT_CHARS_MAX - 1]}…"

@@ -158,7 +158,7 @@ def about(stored: StoredRun) -> str:
 
 
 def facts_of_case(stored: StoredRun) -> list[tuple[str, str]]:
-    """Return properties of the case and of the run, as names and texts."""
+    """Return properties of the case and of the run, as pairs of a name and a text."""
     case, record = stored.case, stored.record
     rows = [
         ("target", f"{case.system}, profile {case.profile}"),

@@ -16,8 +16,8 @@ may still send the request afterwards, without a time limit: the timeout resets 
 `timeoutTracker`, and `RetryRpcCB` and `RetryRpcErrback` in `AsyncKuduClient` (1.18.1) continue. So
 a change that ends with TIMED_OUT is `info`, even if it was never sent.
 
-The client's errors have a status and a text, but not the code of Kudu's servers, so they are
-recognized by their texts. After an unknown text, the attempt may have had an effect
+The client's errors have a status and a message, but not the code of Kudu's servers, so they are
+recognized by their messages. After an unknown message, the attempt may have had an effect
 (`Effect.UNKNOWN`).
 """
 
@@ -42,7 +42,7 @@ _ENDED: Final = frozenset({"RECEIVE_FROM_SERVER", "SLEEP_THEN_RETRY"})
 _TRUNCATED: Final = "TRACE_TRUNCATED"
 _REFUSED: Final = frozenset({"ALREADY_PRESENT", "NOT_FOUND", "INVALID_ARGUMENT"})
 _LOST: Final = ("no longer the leader", "sys-catalog")
-"""Texts of masters that mean that the change may still happen, with any status."""
+"""Phrases in a master's error after which the change may still happen, whatever the status."""
 _NO_MASTER: Final = (
     "Not the leader",
     "not yet ready",
@@ -50,13 +50,13 @@ _NO_MASTER: Final = (
     "ConsensusState is not available",
     "is already reserved",
 )
-"""Texts of masters that did nothing and expect the client to ask again."""
+"""Phrases in the error of a master that did nothing and expects the client to ask again."""
 _NO_TABLET: Final = (
     "is not leader of this config",
     "Tablet not found",
     "Tablet not RUNNING",
 )
-"""Texts of tablet servers that did nothing."""
+"""Phrases in the error of a tablet server that did nothing."""
 
 
 class Sent(NamedTuple):

@@ -38,7 +38,7 @@ _REFUSED: Final = {
     "Invalid argument: ": m.AppStatus.INVALID_ARGUMENT,
     "Not found: ": m.AppStatus.NOT_FOUND,
 }
-"""Texts of AddMaster's and RemoveMaster's refusals, which arrive as errors of the RPC layer."""
+"""Phrases in refusals of AddMaster and RemoveMaster, which arrive as errors of the RPC layer."""
 
 
 # --- masters ----------------------------------------------------------------------------------

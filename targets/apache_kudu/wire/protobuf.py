@@ -2,7 +2,7 @@
 
 `encode` and `decode` convert between plain dicts and bytes. A `Message` lists the fields that the
 client uses. Decoding skips all other fields, so newer servers may send more. Only the encodings of
-Kudu's RPC are supported: varints, 64-bit fixed numbers, and texts, bytes and messages with a
+Kudu's RPC are supported: varints, 64-bit fixed numbers, and strings, bytes and messages with a
 length. A decoded dict has the fields that were present; a repeated field is always present, as a
 list.
 """
@@ -96,7 +96,7 @@ def fixed64(number: int) -> Field:
 
 
 def text(number: int) -> Field:
-    """A text."""
+    """A string field."""
     return Field(number, Kind.TEXT)
 
 

@@ -55,7 +55,7 @@ def type_name(number: int) -> str:
 
 
 class PackedRows(NamedTuple):
-    """Encoded rows, and the buffer with their texts."""
+    """Encoded rows, and the buffer with their strings."""
 
     rows: bytes
     indirect_data: bytes

@@ -51,7 +51,7 @@ class Reader:
         return str(value)
 
     def words(self, path: Path, value: object) -> tuple[str, ...]:
-        """Return the words of a command: a list, or a text that is split by a shell's rules."""
+        """Return the words of a command: a list, or a string that is split by a shell's rules."""
         if value is None:
             return ()
         if isinstance(value, list):

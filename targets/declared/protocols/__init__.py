@@ -233,7 +233,7 @@ async def session_with(
 
 
 def protocol_of(name: str, settings: Mapping[str, Any]) -> Protocol:
-    """Return the protocol of this name with these settings. Raises `UsageError`."""
+    """Return the protocol with this name and these settings. Raises `UsageError`."""
     place = _CLASSES.get(name)
     if place is None:
         raise unknown_name("protocol", name, NAMES)

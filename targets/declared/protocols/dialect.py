@@ -1,6 +1,6 @@
 """The tables and statements of all vocabularies, in the SQL dialect of one database.
 
-Each vocabulary has tables of its own, such as `harness_register`. Keys are texts, and values are
+Each vocabulary has tables of its own, such as `harness_register`. Keys are strings, values are
 JSON.
 """
 

@@ -1,6 +1,6 @@
 """etcd, through its JSON gateway (`/v3/...`). Every operation is one transaction of etcd.
 
-Values are stored as JSON texts. A template in the file is an HTTP request to the gateway, which
+Values are stored as JSON. A template in the file is an HTTP request to the gateway, which
 expects `{key:base64}` and `{value:base64}`.
 """
 

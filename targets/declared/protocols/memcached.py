@@ -1,4 +1,4 @@
-"""memcached, by its text protocol. Values are JSON texts; versions are memcached's CAS numbers."""
+"""memcached, by its text protocol. Values are JSON; versions are memcached's CAS numbers."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _DIALECT: Final = Dialect(
     key="`key`",
     key_type="varchar(191)",
     text_type="longtext",
-    # With this collation, different texts are never equal.
+    # With this collation, different strings are never equal.
     options=" character set utf8mb4 collate utf8mb4_bin",
     conflict="on duplicate key update value = ",
     new="values(value)",

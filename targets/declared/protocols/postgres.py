@@ -115,7 +115,7 @@ class Postgres(SqlProtocol):
             )
         except psycopg.Error as error:
             raise ConnectionError(str(error).strip()) from error
-        for kind in ("json", "jsonb"):  # decode JSON texts only in `decoded`
+        for kind in ("json", "jsonb"):  # decode JSON only in `decoded`
             connection.adapters.register_loader(kind, TextLoader)
         session = PostgresSession(env, address, connection, settings)
         try:

@@ -65,7 +65,7 @@ _PLACES: Final = frozenset({"node", "host", "port"})
 class ProgramSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a file: the command, and the vocabularies that the program supports.
 
-    The command is a text or a list of words, with the placeholders `{node}`, `{host}` and `{port}`.
+    The command is a string or a list, with the placeholders `{node}`, `{host}` and `{port}`.
     """
 
     command: str | list[str]

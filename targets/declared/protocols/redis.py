@@ -3,7 +3,7 @@
     read = "GET {key}"
     write = ["SET", "{key}", "{value}"]
 
-Values are stored as JSON texts. The words of a command are split before the arguments are filled
+Values are stored as JSON. The words of a command are split before the arguments are filled
 in, so an argument is always one word. If Redis answers a single command with an error reply, the
 command did nothing. After an error in a script, which may already have written, the outcome is
 unknown. It is also unknown after an error of a proxy.

@@ -1,4 +1,4 @@
-"""RESP 2, the protocol of Redis: commands are arrays of texts, and replies are typed."""
+"""RESP 2, the protocol of Redis: commands are arrays of strings, and replies are typed."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def filled(
 
 
 def names_in(written: object) -> Iterator[str]:
-    """Yield the names of all placeholders in a text, or in the texts of a list or table."""
+    """Yield the names of all placeholders in a string, or in the strings of a list or table."""
     yield from (match[1] for text in _texts(written) for match in PLACEHOLDER.finditer(text))
 
 

@@ -1,7 +1,7 @@
 """ZooKeeper, with sessions of the harness's own, so that each request is exactly one attempt.
 
 kazoo's client would retry by itself and move sessions between servers, so only kazoo's wire format
-is used. Items are znodes with JSON texts. The first write of an item creates its znode. Without the
+is used. Items are znodes with JSON data. The first write of an item creates its znode. Without the
 setting `sync`, a read may be as old as the state of its server.
 """
 

@@ -22,7 +22,7 @@ async def read_databases(session: Session) -> list[str]:
 async def read_table(
     session: Session, database: str, name: str, *, for_update: bool = False
 ) -> MetaTable | None:
-    """Return the table of this name, or `None`. With `for_update`, its row is locked."""
+    """Return the table with this name, or `None`. With `for_update`, its row is locked."""
     where = equal(DB_NAME=database, TBL_NAME=name)
     for row in await session.select(TABLES, where, for_update=for_update):
         parameters = await session.select(PARAMETERS, equal(TBL_ID=row["TBL_ID"]))

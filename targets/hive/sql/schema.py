@@ -27,7 +27,7 @@ TOKENS: Final = "DELEGATION_TOKENS"
 class Table:
     """A table with its columns in order; the database numbers rows in the column `serial`.
 
-    `numbers` are the other numeric columns. The remaining columns are texts. No value is null.
+    `numbers` are the other numeric columns. The remaining columns are strings. No value is null.
     """
 
     columns: tuple[str, ...]

@@ -9,7 +9,7 @@ A *listener* on the leading master reads the metastore's log of events and carri
   out the event. Only then does the master acknowledge the request.
 * columns: The master writes the change, and then tries to make it in the metastore as well.
 
-The metastore may refuse a change because a table of that name exists or is missing. If the reason
+The metastore may refuse a change because a table with that name exists or is missing. If the reason
 is an event that the listener will still carry out, the master waits for the event and plans the
 request again. Every refusal therefore agrees with Kudu's own catalog.
 """

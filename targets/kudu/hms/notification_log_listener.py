@@ -7,7 +7,7 @@ skipped. The listener ends with the leadership.
 
 **Creates.** The catalog applies the metastore's changes in the metastore's order, and creates must
 keep that order too. For example, a table that was renamed and then dropped must be gone before the
-next table of that name is written. A create therefore waits for its own event, and at that event
+next table with that name is written. A create therefore waits for its own event, and at that event
 the listener waits for the create (`Creating`). Events ignore the names that creates have reserved,
 because the metastore has decided whether a name was free.
 

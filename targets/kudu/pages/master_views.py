@@ -1,4 +1,4 @@
-"""A master's pages as HTML: each function renders the data of the same name in `master_data`."""
+"""A master's pages as HTML. Each function renders its namesake in `master_data`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tablet server's pages as HTML: each function renders the data of its name in `tserver_data`."""
+"""A tablet server's pages as HTML. Each function renders its namesake in `tserver_data`."""
 
 from __future__ import annotations
 

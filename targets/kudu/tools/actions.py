@@ -1,6 +1,6 @@
 """The actions of `harness kudu`, with the names of Kudu's own actions.
 
-An action calls the cluster through an `Admin`, and returns a text to print. Lists are printed as
+An action calls the cluster through an `Admin`, and returns what to print. Lists are printed as
 tables, or as JSON with Kudu's keys (`tools/tool_action_master.cc`, `tool_action_table.cc`,
 `tool_action_tserver.cc`).
 """

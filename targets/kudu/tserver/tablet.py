@@ -181,7 +181,10 @@ class TabletMachine:
     # --- applying ---------------------------------------------------------------------------
 
     def apply(self, index: int, term: int, payload: bytes) -> AlterOutcome | WriteOutcome | None:
-        """Apply one committed operation and return the outcome, which is equal on all replicas."""
+        """Apply one committed operation and return its outcome, which is equal on all replicas.
+
+        An `AdvanceOp` has no outcome (`None`).
+        """
         self.applied_index = index
         operation = _operations.decode(payload)
         if isinstance(operation, WriteOp):

@@ -186,7 +186,7 @@ def faulted(*args: Any, **more: Any) -> Any:
 
 
 def asked(f: str, result: str | None, kind: OpType) -> Any:
-    """Build a history in which a client gets this answer once a second from 10 s to 20 s."""
+    """Return a step in which, once a second from 11 s to 19 s, a client gets this answer."""
 
     def ask(h: Timeline) -> None:
         for h.now_s in range(11, 20):

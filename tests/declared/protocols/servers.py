@@ -40,7 +40,7 @@ def whole(answer):
 
 
 def first(count):
-    """Return the first `count` bytes of an answer; then the connection ends."""
+    """Return a function that cuts an answer after `count` bytes and ends the connection."""
     return lambda answer: [answer[:count], CLOSE]
 
 

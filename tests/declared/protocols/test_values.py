@@ -10,7 +10,8 @@ from targets.declared.protocols.text import check_names, decoded, encoded, fille
 from tests.declared.protocols.servers import WORLDS, run
 
 characters = st.characters(exclude_categories=["Cs"])
-keys = st.text(characters.filter("\0".__ne__), max_size=20)  # PostgreSQL's texts cannot contain NUL
+# PostgreSQL's strings cannot contain NUL
+keys = st.text(characters.filter("\0".__ne__), max_size=20)
 values = st.recursive(
     st.none()
     | st.booleans()

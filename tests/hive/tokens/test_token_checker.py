@@ -139,7 +139,7 @@ def test_each_rule_finds_what_breaks_it(steps, broken):
 
 
 def within(outer, inner):
-    """Build steps in which `inner` happens during the operation `outer` of process 7."""
+    """Return a step in which `inner` happens during the operation `outer` of process 7."""
 
     def write(h):
         outer(h)

@@ -236,7 +236,7 @@ def test_cells_agree_with_the_independent_computation(page, reported, oracle, na
 
 
 def within(text, value):
-    """Whether a text parses to a value, within the text's precision."""
+    """Whether a string parses to a value, within the string's precision."""
     sign, number, half_digit = read_back(text)
     if sign is None:
         return number == pytest.approx(value, abs=half_digit)

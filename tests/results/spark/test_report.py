@@ -139,7 +139,7 @@ def test_spark_agrees_with_duckdb(lake, local, tables, tmp_path):
 
 
 def dying_after(appends, flag):
-    """Return a task whose worker is killed once, after it has appended this number of runs."""
+    """Return a task that kills its worker once, after `appends` calls of `ResultLake.append`."""
 
     def work(batches, **given):
         from results.judging import result_lake as judged

@@ -16,7 +16,7 @@ EXISTS = ("refused", "TABLE_ALREADY_PRESENT/ALREADY_PRESENT")
 
 
 def every(step, answer):
-    """Answer each `step`th operation by `answer`, and all others by ok."""
+    """Return a function of an operation's number: every `step`th gets `answer`, others get ok."""
     return lambda number: answer if number % step == 0 else OK
 
 

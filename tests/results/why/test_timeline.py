@@ -13,8 +13,10 @@ RESEEDS = 10
 
 
 def turning_at(turn_s, before=0.3):
-    """Let futures that begin before `turn_s` fail in the share `before` of cases, and all later
-    ones fail.
+    """Return a function that maps a case to its result.
+
+    A rerun that diverges after `turn_s` always fails, and an earlier one in the share `before` of
+    cases.
     """
 
     def outcome(one):

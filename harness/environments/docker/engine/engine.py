@@ -65,7 +65,7 @@ class EngineUnreachableError(InfrastructureError):
 def _repeated(
     call: Callable[Concatenate[Engine, P], T],
 ) -> Callable[Concatenate[Engine, P], T]:
-    """Retry an idempotent call for `REPEAT_S` while the engine is unreachable."""
+    """Decorate an idempotent call: retry it for `REPEAT_S` while the engine is unreachable."""
 
     @functools.wraps(call)
     def repeat(engine: Engine, /, *arguments: P.args, **named: P.kwargs) -> T:
@@ -342,7 +342,7 @@ class Engine:
 
     @_repeated
     def create_volume(self, name: str, labels: dict[str, str], *, in_memory: bool = False) -> None:
-        """Create a volume, unless a volume of that name exists.
+        """Create a volume, unless a volume with that name exists.
 
         A volume in memory has the mode of `/dev/shm`, and loses its content when no running
         container uses it.

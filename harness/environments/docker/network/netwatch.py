@@ -116,7 +116,7 @@ def _attribute(body: bytes, wanted: int) -> str:
 
 
 def differences(before: Iterable[str], now: Iterable[str]) -> dict[str, list[str]]:
-    """Return the texts only in `before` ("gone") and the texts only in `now` ("new")."""
+    """Return the strings only in `before` ("gone") and the strings only in `now` ("new")."""
     old, new = set(before), set(now)
     return {"gone": sorted(old - new), "new": sorted(new - old)}
 

@@ -400,7 +400,7 @@ class _Rules:
         return self._reader.stdout.fileno()
 
     def go_on(self, descriptor: int) -> str | None:
-        """Read some output of `iptables-save`. Returns the rules once they are complete."""
+        """Read some output of `iptables-save`. Returns the rules once complete, or else `None`."""
         data = os.read(descriptor, _READ_BYTES)
         self._said += data
         if data or self._reader is None:

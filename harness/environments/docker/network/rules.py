@@ -91,7 +91,7 @@ def mark(fault: str, link: Link, says: str = "") -> str:
     # the colon separates the parts of a comment
     ends = f"{link.source}>{link.destination}".replace(":", "~")
     text = f"{_PREFIX}:{fault}:{middle}{ends}"
-    # A rule with a text does not count packets, so its comment needs no room for a count.
+    # A rule with `says` does not count packets, so its comment needs no room for a count.
     most = _ALL_CHARACTERS_MAX if says else COMMENT_CHARACTERS_MAX
     if len(text) > most:
         raise InternalError(f"the comment {text!r} of a rule exceeds {most} characters")

@@ -26,7 +26,10 @@ from harness.nodes.program import import_folders, program_of
 
 
 def program_main(spec: NodeSpec, specs: Mapping[str, NodeSpec]) -> NodeMain:
-    """Return the entry of a node whose command is a Python program; raises `UsageError`."""
+    """Return the coroutine function that runs a node whose command is a Python program.
+
+    Raises `UsageError` if the program's module is not found.
+    """
     program = program_of(spec)
     top = program.module.partition(".")[0]
     folders = import_folders(spec)

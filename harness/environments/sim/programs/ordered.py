@@ -4,8 +4,8 @@ A real set iterates in the order of hashes. These differ between processes (`PYT
 for objects without a `__hash__` of their own, between runs in one process. So the program's loader
 puts the classes of this module in place of all sets (displays, comprehensions, `set` and
 `frozenset`). It also replaces the results of `|`, `&`, `-` and `^`, because these are real sets if
-the operands are views of dictionaries. It replaces `hash` by a function whose results for texts and
-bytes are the same in every process.
+the operands are views of dictionaries. It replaces `hash` by a function whose results for strings
+and bytes are the same in every process.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ def _is_set(value: Any) -> bool:
 
 
 def steady_hash(value: Any, /) -> int:
-    """Act like `hash`, but return the same number for texts and bytes in every process."""
+    """Act like `hash`, but return the same number for strings and bytes in every process."""
     if isinstance(value, str) and type(value).__hash__ is str.__hash__:
         encoded = value.encode("utf-8", "surrogatepass")
         return crc32(encoded) | crc32(encoded[::-1]) << 29

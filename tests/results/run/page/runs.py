@@ -114,7 +114,7 @@ def stale_read(history):
 
 
 def write_run(store, history, results, *, name="made", case=None, logs=None, replay="harness run"):
-    """Write a whole run folder; `logs` maps names of files to their texts."""
+    """Write a whole run folder; `logs` maps names of files to their contents."""
     verdict = max((result.verdict for result in results), key=lambda v: v.rank)
     path = keep_run(
         store, name, "run-1",
