@@ -315,7 +315,7 @@ and the crash checker reports this."""
 
 
 def load_entry(entry: str, node: str) -> NodeMain:
-    """Import the function that `node` runs. Raises `UsageError`, which names the missing part."""
+    """Import the function that `node` runs. Raises a `UsageError` that states the missing part."""
     whose = f"the entry {entry!r} of node {node!r}"
     module_name, _, function_name = entry.partition(":")
     if not module_name or not function_name:

@@ -200,7 +200,7 @@ def encode_op(op: Op) -> bytes:
 
 
 class Pair(msgspec.Struct, frozen=True, gc=False):
-    """An invocation with its completion, which is `None` if the operation is open at the end."""
+    """An invocation and its completion. An operation that never ended has `None` as completion."""
 
     invoke: Op
     completion: Op | None
@@ -239,7 +239,7 @@ class Pairing:
         self._retired: dict[Process, int] = {}
 
     def take(self, op: Op) -> None:
-        """Check the next op; raises `HistoryError`, which names the op (see `History`)."""
+        """Check the next op. Raises a `HistoryError` about this op (see `History`)."""
         if op.index <= self._previous:
             raise HistoryError(
                 f"op {op.index} follows op {self._previous}: indices must rise; "

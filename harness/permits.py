@@ -110,7 +110,7 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fact_of(profile: str, permits: Sequence[Permit]) -> dict[str, Any]:
-    """Return the value of the op `permits`, which records the permits in the history."""
+    """Return the value of the op `permits`. This op records the permits in the history."""
     return {"profile": profile, "permits": [msgspec.to_builtins(permit) for permit in permits]}
 
 

@@ -1,4 +1,4 @@
-"""The registry of plug-ins, which it finds by the entry points of installed packages.
+"""The registry of plug-ins. It finds them by the entry points of installed packages.
 
 The key of an entry point is the name that users type; a plug-in with another `name` is refused. The
 groups of entry points are:

@@ -62,7 +62,7 @@ def sha256_of(path: Path) -> str:
 
 
 class CacheFolder(NamedTuple):
-    """A folder of the user's cache, which is complete if its stamp file contains `stamp`."""
+    """A folder of the user's cache. It is complete if its stamp file contains `stamp`."""
 
     name: str
     stamp: str

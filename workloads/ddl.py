@@ -190,7 +190,7 @@ def _added_now(added: tuple[tuple[str, str], ...], call: DdlCall) -> tuple[tuple
 
 
 def _steps(nonce: str, last: str, rng: random.Random) -> list[list[str]]:
-    """Draw the steps of an alter, which mostly adds a column and sometimes drops `last`.
+    """Draw the steps of an alter. It mostly adds a column and sometimes drops `last`.
 
     `last` is the column that was most recently added under this name. If it was renamed or dropped
     since, or belongs to another table, the master refuses the alter.
@@ -379,7 +379,7 @@ class RangesWorkload(Workload, usual={"rate": 40.0}):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Return the probe of `ddl`, which uses a table without ranges."""
+        """Return the probe of `ddl`. It uses a table without ranges."""
         return DdlWorkload().probe(case, attempt, retry)
 
     def final(self, case: Case) -> Sequence[Request]:

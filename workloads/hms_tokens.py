@@ -54,7 +54,7 @@ class _TokenOps:
         return Emit(draft, dataclasses.replace(state, left=state.left - 1))
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Add a newly issued token to `tokens`, which keeps only the `most` newest tokens."""
+        """Add a newly issued token to `tokens`, and keep only the `most` newest tokens."""
         del ctx
         if event.type is not OpType.OK or event.f != Issue.f:
             return self

@@ -32,7 +32,7 @@ LEAST_MASTERS: Final = Option("least-masters", 3, "keep at least this many maste
 
 
 def masters_of(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the initial masters of a deployment, and its spare masters, which may join."""
+    """Return the initial masters of a deployment, and its spare masters. Spare masters may join."""
     first = int(case.target_options.get("masters", 1))
     spares = int(case.target_options.get("spare_masters", 0))
     names = [f"m{number}" for number in range(1, first + spares + 1)]

@@ -1,4 +1,4 @@
-"""Random operations with serial numbers, which make their values unique."""
+"""Random operations with serial numbers. The numbers make the values of operations unique."""
 
 from __future__ import annotations
 

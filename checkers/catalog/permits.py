@@ -150,7 +150,7 @@ def creates_by_name(history: History) -> dict[str, list[tuple[str, Span]]]:
 
 
 def overlaps(spans: Sequence[Span], operation: CatalogOperation) -> bool:
-    """Whether one of the spans overlaps the span of `operation`, which returned."""
+    """Whether one of the spans overlaps the span of `operation`, an operation that returned."""
     end = operation.return_time
     return any(begin < (end or 0) and over > operation.call for begin, over in spans)
 

@@ -1,4 +1,4 @@
-"""Checks reads that allow a stale answer up to a bound, which the read or its answer states.
+"""Checks reads that allow a stale answer up to a bound. The read or its answer states the bound.
 
 * The bound that the answer states is at most the bound that the read allowed.
 * The read counts as invoked earlier by the bound (see `calls_before`). The answer's revision is at

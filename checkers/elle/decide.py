@@ -259,7 +259,7 @@ class _Decision:
 
 
 def _attributed(result: ElleResult, model: str, promised: Sequence[str]) -> ElleResult:
-    """Return `result` as a refutation of `model`, which implies the contradicted order."""
+    """Return `result` as a refutation of `model`. The model implies the contradicted order."""
     names = ", ".join(sorted(result.anomalies))
     options = ", ".join(name.replace("_", "-") for name in promised)
     return replace(

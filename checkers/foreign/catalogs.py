@@ -90,7 +90,7 @@ class _DdlCheck:
 
 
 class CatalogModel(HistoryModel):
-    """The history model of a whole catalog, which is empty at first."""
+    """The history model of a whole catalog. The catalog is empty at first."""
 
     api_version = 1
     name = "catalog"

@@ -104,7 +104,7 @@ class StepsModel(HistoryModel):
         return self.check_of(parsed)
 
     def check_of(self, steps: Sequence[Step]) -> DirectCheck:
-        """Return the check of these steps, which are all of one object."""
+        """Return the check of these steps. All steps belong to one object."""
         return DirectCheck(
             self.name,
             len(steps),

@@ -143,7 +143,7 @@ def find_core(
     *,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Core:
-    """Return a small core of `operations`, which together are not linearizable.
+    """Return a small core of `operations`: a subset that is not linearizable.
 
     The search starts with the ids in `first`: the operations that had returned when operation
     `failing` returned. `limits.shrink_steps` bounds the work. If it is 0, the core consists of all

@@ -27,7 +27,7 @@ from harness.errors import InternalError
 
 
 class CertificateError(InternalError):
-    """A certificate does not prove its verdict, which means that the checker has a bug."""
+    """A certificate does not prove its verdict, so the checker has a bug."""
 
 
 def _without_hints(model: Model[Any, Any, Any], operations: Iterable[Any]) -> Model[Any, Any, Any]:

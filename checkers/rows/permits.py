@@ -166,7 +166,7 @@ class RowFindings(Findings):
             super().violate(rule, sentence, *operations, permit=permit)
 
     def take_back(self, *operations: int) -> None:
-        """Count a contradiction between `operations`, which a power cut explains, as permitted."""
+        """Count a contradiction between `operations` as permitted: a power cut explains it."""
         self.permit(LOST_AFTER_POWER_CUT, *operations)
 
     def conclude(self) -> CheckResult:

@@ -120,7 +120,7 @@ class _RowsChecker(Checker):
         excused: Sequence[int],
         end_s: float,
     ) -> CheckResult:
-        """Revise the result `strict` under permits, which are tried on each failing row in turn.
+        """Revise the result `strict` under permits. They are tried on each failing row in turn.
 
         If a row also fails under the permits, its invalid result is returned.
         """

@@ -38,7 +38,7 @@ class SearchChecker(Checker):
     api_version = 1
 
     def __init__(self, *, limits: Limits | None = None) -> None:
-        """Set the `limits` of the search, except its time, which `check` receives."""
+        """Set the `limits` of the search, except the time limit, an argument of `check`."""
         self._limits = limits or Limits()
 
     def bounded(self, *, steps: int, configurations: int) -> Self:

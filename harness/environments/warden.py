@@ -110,7 +110,7 @@ class Guard(msgspec.Struct, frozen=True, tag_field="op", tag="guard"):
 
 
 class Release(msgspec.Struct, frozen=True, tag_field="op", tag="release"):
-    """A message to the warden: forget the key, which needs no undo action any more."""
+    """A message to the warden: forget the key, because nothing is left to undo for it."""
 
     key: str
 

@@ -144,7 +144,7 @@ def are_words(name: str) -> bool:
 
 
 def parse(text: str) -> Sentence:
-    """Parse one fault in words; raises `UsageError`, which quotes the mistake."""
+    """Parse one fault in words. Raises a `UsageError` that quotes the mistake."""
     words = text.split()
     if len(text) > _LENGTH_MAX or not words:
         raise _wrong(text[:60], f"has {len(text)} characters", f"write 1 to {_LENGTH_MAX}")

@@ -241,7 +241,7 @@ def new_context(
 
 
 def nanoseconds(seconds: float, what: str) -> int:
-    """Convert seconds to ns. For an invalid time span, raises `UsageError`, which names `what`."""
+    """Convert seconds to ns. For an invalid time span, raises a `UsageError` about `what`."""
     if not 0 <= seconds < 1e9:
         raise UsageError(f"{what} is {seconds} s; it must be in 0 .. 1e9")
     return round(seconds * NS_PER_S)

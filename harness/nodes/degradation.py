@@ -81,7 +81,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def example(self) -> str:
-        """An example of the amount in words, which is the last part of `rule`."""
+        """An example of the amount in words: the last part of `rule`."""
         return self.rule.rpartition(" ")[2]
 
 
@@ -191,7 +191,7 @@ class _Quality(msgspec.Struct, frozen=True):
         return required(self, self.EFFECTS)
 
     def bounded(self) -> Self:
-        """Limit each amount to its maximum, which the sum of several faults may exceed."""
+        """Limit each amount to its maximum. The sum of several faults may be larger."""
         most = {name: effect.most for name, effect in self.EFFECTS.items()}
         too_much = {name: most[name] for name in most if (getattr(self, name) or 0) > most[name]}
         return msgspec.structs.replace(self, **too_much)

@@ -55,7 +55,7 @@ def program_of(spec: NodeSpec) -> Program:
 
 
 def import_folders(spec: NodeSpec) -> tuple[str, ...]:
-    """Return the folders of the node's PYTHONPATH, which are searched first for its modules."""
+    """Return the folders of the node's PYTHONPATH. Its modules are searched there first."""
     return tuple(filter(None, spec.environment.get("PYTHONPATH", "").split(os.pathsep)))
 
 

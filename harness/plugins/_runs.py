@@ -135,7 +135,7 @@ class Nemesis(Plugin):
         """
 
     def check_args(self, args: Mapping[str, Any]) -> None:
-        """Raise `UsageError` for wrong arguments, which only a handwritten case can have."""
+        """Raise `UsageError` for wrong arguments. Only a handwritten case can have these."""
 
     def check_target(self, specs: Mapping[str, NodeSpec], target: Target) -> None:
         """Raise `UsageError` for nodes, groups or operations that this target does not have."""

@@ -297,7 +297,7 @@ the system. The harness abandons the whole operation after a minute."""
 
 
 Restart = Callable[[str, str], Coroutine[Any, Any, bool]]
-"""A function that stops a node gracefully and starts it as a variant, which the node keeps.
+"""A function that stops a node gracefully and starts it as a variant. The node keeps the variant.
 
 It returns whether it restarted the node. It does nothing to a node that is down."""
 RestartingOperation = Callable[[Sequence[str], Restart], Coroutine[Any, Any, str | None]]
@@ -362,5 +362,5 @@ class System(ABC):
 
 
 def first_roles(groups: Mapping[str, Roles]) -> Roles:
-    """Return the roles in the first group of a system, which a run records."""
+    """Return the roles in the first group of a system, for the record of a run."""
     return next(iter(groups.values()), Roles({}, ()))

@@ -29,7 +29,7 @@ class Option(msgspec.Struct, frozen=True):
         return self.name.replace("-", "_")
 
     def checked(self, value: Any, owner: str) -> Any:
-        """Convert `value` to the option's type; raises `UsageError`, which names the `owner`."""
+        """Convert `value` to the option's type. Raises a `UsageError` that mentions the `owner`."""
         wanted = type(self.default)
         if wanted is float and type(value) is int:
             value = float(value)

@@ -1,4 +1,4 @@
-"""The fixture `run_case`: runs a whole case in a test, which fails for another verdict."""
+"""The fixture `run_case`: runs a whole case in a test. Another verdict fails the test."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def enforce(
 
 
 def _failure_text(run: JudgedRun, expected: Verdict, facts: Mapping[str, str]) -> str:
-    """Return the text that pytest shows in place of a traceback, which would say less."""
+    """Return the text that pytest shows in place of a traceback. A traceback would say less."""
     if expected is not Verdict.VALID:
         head = f"the verdict is {run.verdict.value}, expected {expected.value}"
     elif run.verdict is Verdict.PERMITTED:

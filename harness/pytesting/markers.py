@@ -1,4 +1,4 @@
-"""Makes cases from the keyword arguments of tests, which have the names of `harness run`'s flags.
+"""Makes cases from the keyword arguments of tests. Arguments are named like `harness run`'s flags.
 
 A keyword argument overrides the command line of pytest, which overrides the marker, which overrides
 the defaults of the case. A name that is not a field of a case is an option of the target or the

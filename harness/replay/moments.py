@@ -78,7 +78,7 @@ Order = Until | Steps | End | Quit
 
 
 def parse_until(text: str) -> Until:
-    """Parse a moment; raises `UsageError`, which names the mistake."""
+    """Parse a moment. Raises a `UsageError` that states the mistake."""
     what, equals, value = text.partition("=")
     if what == "op" and equals:
         if not re.fullmatch(r"[0-9]{1,12}", value):

@@ -64,7 +64,7 @@ class Prompt(cmd.Cmd):
 
     @property
     def state(self) -> Stopped:
-        """The state of the world at this stop, which is read only once."""
+        """The state of the world at this stop. It is read only once."""
         if self._state is None:
             self._state = self._look(self._watch, self._stop)
         return self._state

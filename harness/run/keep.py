@@ -165,7 +165,7 @@ def versions_of(code: str | None) -> dict[str, str]:
 def finish_run(
     folder: RunFolder, record: RunRecord, judgement: Judgement, *, replay: str | None = None
 ) -> None:
-    """Write the verdict, and then `run.json`, which completes the run."""
+    """Write the verdict, and then `run.json`. With `run.json`, the stored run is complete."""
     extra = {} if replay is None else {"replay": replay}
     folder.write_results(list(judgement.results), {"verdict": judgement.verdict, **extra})
     folder.finish(record)

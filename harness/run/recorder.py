@@ -246,7 +246,7 @@ class EventScribe:
             self._lead(event.node, term)
 
     def _starved(self, event: ClusterEvent) -> None:
-        """Record a time of CPU starvation, which ended before the event."""
+        """Record a time of CPU starvation that ended before the event."""
         to_s = (event.data["until_ns"] - self._recorder.start_ns) / NS_PER_S
         from_s = max(0.0, to_s - event.data["took_s"])
         if to_s > from_s:

@@ -186,7 +186,7 @@ CHANGES: Final[dict[str, Change]] = {
 
 
 def _edit(rng: random.Random, case: Case, change: Callable[[Fault], dict[str, Any]]) -> Case | None:
-    """Change the fields of one fault, which is drawn at random."""
+    """Change fields of one fault. The fault is drawn at random. Returns `None` without faults."""
     faults = list(case.faults or ())
     if not faults:
         return None

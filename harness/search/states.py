@@ -114,7 +114,7 @@ class StateWatch:
                 self._reached.add(("in", op.f, op.type.value, tries, name, state))
 
     def on_event(self, event: ClusterEvent, now_ns: int) -> None:
-        """Observe one event of a node, which arrived `now_ns` after the start of the run."""
+        """Observe one event of a node. It arrived `now_ns` after the start of the run."""
         data, node = event.data, event.node
         group, term, index = data.get("group"), data.get("term"), data.get("index")
         if isinstance(group, str):

@@ -26,7 +26,7 @@ DURATIONS_S: Final = tuple(sorted(pace["duration_s"] for pace in _PACES))
 
 
 def with_uniform_faults(case: Case, candidates: tuple[str, ...]) -> Case:
-    """Return a planned case with other faults, which are drawn uniformly over `candidates`."""
+    """Return a planned case with other faults. They are drawn uniformly over `candidates`."""
     rng = stream(case.seed, "search/uniform")
     horizon_ns = int(case.time_limit_s * NS_PER_S)
     interval_s = rng.uniform(INTERVALS_S[0], INTERVALS_S[-1])

@@ -189,7 +189,7 @@ class Campaign:
 
     @property
     def _guided(self) -> bool:
-        """Whether later cases depend on earlier results, which therefore must not change."""
+        """Whether later cases depend on earlier results. If so, earlier results must not change."""
         return self.spec.search == GUIDED
 
     def _keeps(self, result: SeedResult) -> bool:
@@ -242,7 +242,7 @@ class Campaign:
         return f"{self.spec.label or 'soak'}-{self.id.case[:8]}-seed-"
 
     def run_name(self, seed: int) -> str:
-        """Return the folder name of a seed's simulated run, which is always the same."""
+        """Return the folder name of a seed's simulated run. A seed always gets the same name."""
         return f"{self._prefix}{seed}"
 
     def pending(self) -> Iterator[int]:

@@ -70,7 +70,7 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def run(self) -> str:
-        """The name of the run's folder, which is the same in every repetition of the seed."""
+        """The name of the run's folder. Every repetition of the seed has the same name."""
         return f"{self.run_prefix}{self.seed}"
 
     def of_seed(self, seed: int) -> SeedJob:

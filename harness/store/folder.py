@@ -194,7 +194,7 @@ class RunFolder:
         )
 
     def finish(self, record: RunRecord) -> None:
-        """Write `run.json`, which completes the run."""
+        """Write `run.json`. With this file, the run is complete."""
         self._replace("run.json", msgspec.json.format(msgspec.json.encode(record, order="sorted")))
         if self._unlock is not None:
             self._unlock()

@@ -1,4 +1,4 @@
-"""The memory of trials: a file with one line per result, which several searches may share.
+"""The memory of trials: a file with one line per result. Several searches may share the file.
 
 A trial is one simulated run of a case. Its result depends only on the case and the code, so its key
 is a digest of both. Crashes are not stored on disk, so that the next search tries them again.

@@ -31,7 +31,7 @@ class Hold:
     """Waits for the end of a cluster: a command, a signal, or the loss of its folder."""
 
     def __init__(self, place: Place, order: Order, plan: TargetPlan) -> None:
-        """Prepare for the cluster of this folder, which will be deployed later."""
+        """Prepare for the cluster in this folder. The cluster will be deployed later."""
         self.down = asyncio.Event()
         """set by the command `harness down`"""
         self._place = place

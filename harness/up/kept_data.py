@@ -121,7 +121,7 @@ def refuse_other_nodes(
 
 
 def seed_of(order: Order) -> int:
-    """Return the seed of a deployment, which differs each time that a cluster continues.
+    """Return the seed of a deployment. It differs each time that a cluster continues.
 
     With an equal seed, nodes would draw ids that are already in their data.
     """

@@ -251,7 +251,7 @@ class Place:
         )
 
     def why_gone(self) -> InfrastructureError:
-        """Return the error for a command that needs this cluster's holder, which is dead."""
+        """Return the error for a command that needs this cluster's holder, now that it is dead."""
         failure = self.failure()
         if self.saved:
             return InfrastructureError(

@@ -258,7 +258,7 @@ def _unstorable(result: CheckResult) -> str | None:
 
 
 def _is_well_formed(result: CheckResult) -> bool:
-    """Whether each field of a result has its declared type, which structs do not check."""
+    """Whether each field of a result has its declared type. Structs do not check this."""
     return (
         isinstance(result.verdict, Verdict)
         and all(isinstance(text, str) for text in (result.checker, result.reason))

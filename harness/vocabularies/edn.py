@@ -215,7 +215,7 @@ def without_colons(value: Any) -> Any:
 
 
 def _ordered(items: list[Any]) -> list[Any]:
-    """Return the elements of a set in canonical order, which is the same for equal sets."""
+    """Return the elements of a set in canonical order. The order is the same for equal sets."""
     if set(map(type, items)) <= {int}:
         kept = sorted(set(items))
         if len(kept) == len(items):

@@ -45,7 +45,7 @@ class _OfTable(Call, frozen=True):
 
 
 class Create(_OfTable, frozen=True):
-    """Create a table, which must not exist."""
+    """Create a table. It must not exist yet."""
 
     f: ClassVar[str] = "create"
     past: ClassVar[str] = "created"
@@ -122,7 +122,7 @@ class List(Call, frozen=True):
 
 
 class Poll(Call, frozen=True):
-    """Read the notification log from this client's position, which is first the log's end.
+    """Read the notification log from this client's position. The first position is the log's end.
 
     The answer has `after`, the id after which the client reads, and at most `POLL_MAX` `events`,
     each as [id, time in ms, kind, full name before, full name after, nonce before, nonce after]. If

@@ -6,8 +6,8 @@ order: a read sees earlier appends of the same transaction.
 
 In the vocabulary `list-append` keys are strings, elements are numbers, a transaction may have
 several keys, and a list without appends reads as []. In the vocabulary `append` keys are tables,
-elements are columns, and a transaction has one table; `create` is the operation of `ddl`, and a missing
-table reads as empty.
+elements are columns, and a transaction has one table; `create` is the operation of `ddl`, and a
+missing table reads as empty.
 
 In the vocabulary `rw-register` keys are strings, values are numbers, a transaction may have several
 keys, and a register that was never written reads as null. A workload writes each value of a key

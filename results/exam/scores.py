@@ -224,7 +224,7 @@ def scoreboard(
 
 
 def read_scoreboard(path: Path, flag: str) -> Scoreboard:
-    """Read an `exam.json`; raises `UsageError`, which names the option `flag`."""
+    """Read an `exam.json`. Raises a `UsageError` that mentions the option `flag`."""
     try:
         board = msgspec.json.decode(path.read_bytes(), type=Scoreboard)
     except OSError as error:

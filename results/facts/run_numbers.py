@@ -196,7 +196,7 @@ def _seconds(ops: Operations, end_ns: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _chaos(facts: list[Op], end_ns: int) -> tuple[int, int] | None:
-    """Return start and end of the phase `chaos`, which ends with the next phase or with the run."""
+    """Return start and end of the phase `chaos`, if any. It ends with the next phase or the run."""
     begin: int | None = None
     for op in facts:
         if op.process == NEMESIS:

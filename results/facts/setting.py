@@ -1,4 +1,4 @@
-"""The setting of a run, which is its case without the parts that differ from seed to seed."""
+"""The setting of a run: its case without the parts that differ from seed to seed."""
 
 from __future__ import annotations
 

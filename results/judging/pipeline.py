@@ -227,7 +227,7 @@ def _in_words(unit: Unit, memory_bytes: int) -> str:
 def in_workers(
     units: Sequence[Unit], config: RoundConfig, jobs: int
 ) -> Generator[Done, None, None]:
-    """Process units in `jobs` worker processes, which end with the generator.
+    """Process units in `jobs` worker processes. The workers end when the generator ends.
 
     A unit whose worker died, or hung for much longer than its budget allows, is tried again. The
     worker itself gives up a stage that killed two workers (`results.judging.markers.Marker`). A

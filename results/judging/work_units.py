@@ -36,7 +36,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """The key of the first run, which names the unit in messages."""
+        """The key of the first run. Messages refer to the unit by this key."""
         return self.runs[0]
 
     @property

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS_MAX: Final = 5_000_000
-"""The default maximum of rows in a pandas table, which take a few GB of memory."""
+"""The default maximum of rows in a pandas table. These rows take a few GB of memory."""
 LISTED_MAX: Final = 10
 """The maximum number of labels in the summary of `Runs`."""
 

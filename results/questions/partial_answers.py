@@ -84,7 +84,7 @@ class Whole:
     """Combines the answers of all parts, in DuckDB; `close` drops them."""
 
     def __init__(self, scratch: Path) -> None:
-        """Open a DuckDB with limited memory, which spills to the folder `scratch`."""
+        """Open a DuckDB with limited memory. It spills to the folder `scratch`."""
         self._engine = DuckEngine(scratch)
         self._names: set[str] = set()
 

@@ -25,7 +25,7 @@ from results.statistics.survival import kaplan_meier
 
 Row = dict[str, Any]
 Stored = Mapping[tuple[Any, ...], int]
-"""Stored bytes by target, label and day (as text), which are the partitions of a lake."""
+"""Stored bytes by target, label and day (as text). These three partition a lake."""
 
 NO: Final = {name: f"no {name}" for name in ("label", "profile", "nemesis")}
 """The names of the groups of runs without a label, profile or nemesis."""

@@ -30,7 +30,7 @@ def default_output(place: str) -> Path:
 
 
 def short(run: str) -> str:
-    """Return the `NAME/ID` in a run's key, which is unique within a store."""
+    """Return the `NAME/ID` in a run's key. A `NAME/ID` is unique within a store."""
     return run.rpartition("@")[0] or run
 
 

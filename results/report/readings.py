@@ -1,4 +1,4 @@
-"""Writes the first sentence of each section, which explains one of its rows as an example."""
+"""Writes the first sentence of each section. It explains one of the rows as an example."""
 
 from __future__ import annotations
 

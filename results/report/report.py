@@ -53,7 +53,7 @@ ROWS_OF_RUNS_MAX: Final = 1_000
 RUN_COLUMNS: Final = ("run", "first_run", "last_run")
 """Columns of answers and tables that have keys of runs."""
 NAME_OF_RUN: Final = f"left(run, -{KEY_DIGITS + 1})"
-"""The SQL expression for the `NAME/ID` of a key, which is unique in a store."""
+"""The SQL expression for the `NAME/ID` of a key. A `NAME/ID` is unique in a store."""
 
 Say = Callable[["Progress"], None]
 
@@ -196,7 +196,7 @@ def _opened(place: str, store: Path | None, progress: Say | None) -> tuple[Lake,
 
 
 def labels_of(snapshot: Snapshot) -> set[str | None]:
-    """Return all labels of the lake, which are part of the names of its partitions."""
+    """Return all labels of the lake. The names of its partitions contain them."""
     return {file.partition[1] for file in snapshot.files(MAIN)}
 
 

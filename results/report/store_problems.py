@@ -1,4 +1,4 @@
-"""Adds to a report the problems with a store's run folders, which are not in the store's lake."""
+"""Adds to a report the problems with a store's run folders. The store's lake lacks them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def with_problems(checked: Checked, found: Problems, store: Path | None) -> Chec
 
 
 def crashed_runs(store: Path, problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems that are about crashed runs, which left only their case."""
+    """Return the problems that are about crashed runs. Such a run left only its case."""
     return [
         problem
         for problem in problems

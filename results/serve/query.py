@@ -56,7 +56,7 @@ _DAY: Final = re.compile(r"(\d{4}-\d\d-\d\d)?\.\.(\d{4}-\d\d-\d\d)?|(\d{4}-\d\d-
 
 
 class BadQuery(Exception):  # noqa: N818 - the answer is 400
-    """A query has an unknown parameter or a wrong value, which the error's text explains."""
+    """A query has an unknown parameter or a wrong value. The message says which."""
 
 
 class Where(NamedTuple):

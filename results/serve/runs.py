@@ -64,7 +64,7 @@ Row = dict[str, Any]
 
 
 class Reading:
-    """One state of the table `runs`, which one page reads in one transaction."""
+    """One state of the table `runs`. One page reads it in one transaction."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Runs:
         self.lake = Lake.open(uri)
         self.lake.patience = QUICK
         self.using = threading.Lock()
-        """The lock of `lake`, which only one thread at a time may use."""
+        """The lock of `lake`. Only one thread at a time may use `lake`."""
         self.version = -1
         self._engine = DuckEngine(scratch)
         # Up to this LIMIT, DuckDB sorts only the sort columns, and then reads the other columns.

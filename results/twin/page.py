@@ -90,7 +90,7 @@ def _interval(side: Shown) -> str:
 
 
 def _scale(row: Row) -> float:
-    """Return the value at the right end of a row's drawing, which both sides share."""
+    """Return the value at the right end of a row's drawing. Both sides share this scale."""
     ends = [side.quantiles[-1] for side in (row.left, row.right) if side.quantiles]
     return float(max(ends, default=1) or 1)
 

@@ -127,7 +127,7 @@ def _told_apart(case: Case) -> str:
 
 
 def known_for(case: Case, other: str | Case) -> list[KnownDifference]:
-    """Return the known differences from the other target, which the case's target declares."""
+    """Return the known differences from the other target, as the case's target declares them."""
     second = other if isinstance(other, str) else other.target
     target = load_target(case.target, case.target_options)
     return [each for each in target.known_differences() if each.original == second]

@@ -30,7 +30,7 @@ class Release(NamedTuple):
 
     version: str
     listener: Path
-    """The Java source of a listener for changes of tables, which `fetching` compiles."""
+    """The Java source of a listener for changes of tables. `fetching` compiles it."""
     schema_version: str
     more: str = ""
     """The file that lists what this release needs in addition to the jars of `_LOCK`."""

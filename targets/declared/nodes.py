@@ -337,7 +337,7 @@ class _Builder:
         return str(self.declared.folder.at(word))
 
     def _lies_here(self, word: str) -> bool:
-        """Whether the word names a file in the TOML file's folder, which a node would not find."""
+        """Whether the word is a file in the TOML file's folder. A node would not find that file."""
         folder = self.declared.folder
         return not (self.has_image or folder.is_kept) and folder.at(word).is_file()
 

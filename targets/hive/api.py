@@ -106,7 +106,7 @@ class CreateTable(msgspec.Struct, frozen=True, tag="create_table_with_environmen
 
 
 class AlterTable(msgspec.Struct, frozen=True, tag="alter_table_with_environment_context"):
-    """Replace the table `database.name` with `table`, which may have another name."""
+    """Replace the table `database.name` with `table`. The new table may have another name."""
 
     database: str
     name: str

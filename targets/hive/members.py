@@ -1,4 +1,4 @@
-"""The list of metastores in the clients' configuration, which changes while clients work.
+"""The list of metastores in the clients' configuration. It changes while clients work.
 
 To add a metastore, an administrator starts it, waits until it answers, and appends it to the list.
 To remove a metastore, the administrator takes it off the list and then stops it, which closes its
@@ -58,7 +58,7 @@ class Members:
     async def add(self, nodes: Sequence[str], restart: Restart) -> str | None:
         """Start each of `nodes` that is not listed, and list it.
 
-        Returns a description of what was added, or `None` if nothing was.
+        Returns a description of the added nodes, or `None` if there are none.
         """
         async with self._turn:
             done = [name for name in nodes if await self._add(name, restart)]

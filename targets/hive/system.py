@@ -71,7 +71,7 @@ class Layout:
         every = [Address(f"hms{n}", METASTORE_PORT) for n in range(1, count + spares + 1)]
         self.metastores = tuple(every[:count])
         self.spares = tuple(every[count:])
-        """Spare metastores, which an operation may add to the clients' list."""
+        """Spare metastores. An operation may add them to the clients' list."""
         self.database = _real_or_ours(
             settings, "database", DatabaseKind.POSTGRES, DatabaseKind.STORE
         )

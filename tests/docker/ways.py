@@ -47,7 +47,7 @@ class Victim(NamedTuple):
         assert done.code == 0, done
 
     def default_route(self) -> str:
-        """Return the default route, which `ip link set down` removes for good."""
+        """Return the default route. `ip link set down` removes it for good."""
         done = self.engine.exec(self.keeper, ["sh", "-c", "ip route show default"])
         return done.output
 

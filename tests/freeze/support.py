@@ -19,7 +19,7 @@ RUN = (
 
 
 class Freezing(Up):
-    """Runs of the example target, which loses writes if it is `broken`."""
+    """Runs of the example target. The target loses writes if it is `broken`."""
 
     def __init__(self, home, *, broken=True):
         super().__init__("process", home / "state")

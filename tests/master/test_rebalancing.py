@@ -186,7 +186,7 @@ class Leading(FakeTServers):
 
 
 class Round:
-    """A move of the tablet's second replica to a fourth server, which the rebalancer has begun."""
+    """A move that the rebalancer has begun: the tablet's second replica to a fourth server."""
 
     def __init__(self, tablet: Tablet, client: Leading, task: "asyncio.Task[None]") -> None:
         self.tablet, self.client, self.task = tablet, client, task

@@ -1,4 +1,4 @@
-"""No cleaner touches runs in another PID namespace, which it cannot see."""
+"""No cleaner touches runs in another PID namespace, because it cannot see their processes."""
 
 import json
 import os

@@ -138,7 +138,7 @@ class FakeCluster:
 
 
 def conductor_of(text, cluster, system=None):
-    """Build a conductor of one fault, which is given as text, and the conductor's recorder."""
+    """Return a conductor of one fault, and the conductor's recorder. The fault is given as text."""
     env = FakeEnv()
     recorder = Recorder(env)
     conductor = FaultConductor(

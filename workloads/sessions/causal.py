@@ -1,4 +1,4 @@
-"""Registers with one client each, which reads its register first and after each of its writes.
+"""Registers with one client each. A client reads its register first and after each of its writes.
 
 A client takes a new register after some writes, or when an outcome is unknown. Occasionally,
 another client reads the register at the same time, and may see any state. The vocabulary is

@@ -29,7 +29,7 @@ ASSIGN_PERCENT: Final = 3
 POLLED: Final = 20
 """The assumed minimum number of messages that each final poll gets."""
 EMPTY_POLLS: Final = 20
-"""The number of additional polls at the end, which show that no more messages come."""
+"""The number of additional polls at the end. They show that no more messages come."""
 FINAL_POLLS_MAX: Final = 1000
 
 

@@ -1,4 +1,4 @@
-"""A lock with leases, which clients acquire and then release or allow to expire.
+"""A lock with leases. Clients acquire it, and then release it or let the lease expire.
 
 Of every four leases, clients release one in time and allow one to expire. They try to release the
 other two after the lease has ended, when another client may hold the lock. A client never acquires

@@ -17,7 +17,7 @@ class Rules(NamedTuple):
     """The version number of a newly created table."""
     rename_makes_version: bool = True
     payload: bool = False
-    """Whether tables have a payload as their only column, which alters set and gets show."""
+    """Whether tables have a payload as their only column. Alters set the payload; gets show it."""
 
 
 DDL: Final = Rules()

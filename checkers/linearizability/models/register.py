@@ -31,7 +31,7 @@ SOMETHING: Final = "(a value that no read shows)"
 
 
 def distinct(value: Scalar) -> Scalar:
-    """Return `value`, or for a boolean its `Truth`, which is not equal to any number."""
+    """Return `value`, or for a boolean its `Truth`. A `Truth` is not equal to any number."""
     return Truth(value) if isinstance(value, bool) else value
 
 

@@ -53,7 +53,7 @@ _UNDEFINED: Final = struct.pack("<HQ", 0, 0)  # st_shndx and st_value
 
 
 class Names(NamedTuple):
-    """The names of a node's files in shared memory, which its libfaketime uses."""
+    """The names of a node's files in shared memory. The node's libfaketime uses these files."""
 
     setting: str
     semaphore: str

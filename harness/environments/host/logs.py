@@ -162,7 +162,7 @@ class NodeLog:
                 _log.warning("the log of %s cannot be written: %s", node, error)
 
     def feed(self, data: bytes) -> None:
-        """Process a piece of the node's output, which may begin and end within a line."""
+        """Process a piece of the node's output. The piece may begin and end within a line."""
         *lines, self._partial = (self._partial + data).split(b"\n")
         if len(self._partial) > LINE_BYTES_MAX:
             lines.append(self._partial)

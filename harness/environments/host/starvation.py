@@ -31,7 +31,7 @@ _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Look(NamedTuple):
-    """The waits for a CPU during one interval, which ended at `at_s` and lasted `took_s`."""
+    """The waits for a CPU during one interval. The interval ended at `at_s` and lasted `took_s`."""
 
     at_s: float
     took_s: float

@@ -134,7 +134,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The pid of the child, which is also the id of its process group."""
+        """The pid of the child. It is also the id of the child's process group."""
         return self._popen.pid
 
     def _readable(self) -> bool:

@@ -149,7 +149,7 @@ class _Output:
         self._withheld: dict[str, Withheld] = {}
 
     def heard(self, data: bytes) -> None:
-        """Process a piece of the server's output, which may begin and end within a line."""
+        """Process a piece of the server's output. The piece may begin and end within a line."""
         *lines, rest = (self._line + data).split(b"\n")
         self._line = rest[:_LINE_BYTES_MAX]
         for line in lines:

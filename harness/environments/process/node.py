@@ -438,7 +438,7 @@ class ProcessNode(RealNode):
 
 
 def _lack_of(folder: Path) -> str | None:
-    """Return a clause about a full or broken disk, which may make a node fail, or `None`."""
+    """Return a clause about a full or broken disk, or `None`. Such a disk may make a node fail."""
     try:
         status = os.statvfs(folder)
     except OSError as error:

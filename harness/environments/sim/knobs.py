@@ -98,7 +98,7 @@ def draw_knobs(rng: random.Random) -> dict[str, Any]:
 
 
 def parse_knobs(given: Mapping[str, Any]) -> Knobs:
-    """Check the knobs of a case. Raises `UsageError`, which names the wrong knob and the reason."""
+    """Check the knobs of a case. Raises a `UsageError` with the wrong knob and the reason."""
     names = ", ".join(Knobs.__struct_fields__)
     unknown = sorted(set(given) - set(Knobs.__struct_fields__))
     if unknown:

@@ -117,7 +117,7 @@ class World:
         return f"{self.digest:08x}-{self.now_ns:x}-{self.events:x}"
 
     def log(self, node: str, line: str, data: bytes = b"") -> None:
-        """Append a line to a node's log, which keeps the last `LOG_LINES_MAX` lines.
+        """Append a line to a node's log. The log keeps the last `LOG_LINES_MAX` lines.
 
         `data` is text in UTF-8 that belongs to the line; it is decoded when the log is read.
         """

@@ -1,4 +1,4 @@
-"""Counters as Prometheus text (version 0.0.4), which the server writes and the client reads.
+"""Counters as Prometheus text (version 0.0.4). The server writes it and the client reads it.
 
 `toxiproxy_proxy_received_bytes_total` and `toxiproxy_proxy_sent_bytes_total` are as in upstream.
 Upstream lacks `harness_proxy_swallowed_bytes_total` and the gauge `harness_proxy_connections`.

@@ -235,7 +235,7 @@ class Proxy:
         return (resolved, upstream) != (self.listen, self.upstream)
 
     async def update(self, listen: str, upstream: str, *, enabled: bool) -> None:
-        """Change the proxy's addresses, which closes its connections, and switch it on or off."""
+        """Change the proxy's addresses (this closes its connections), and switch it on or off."""
         if await self.differs(listen, upstream):
             await self.stop()
             self.listen, self.upstream = listen, upstream

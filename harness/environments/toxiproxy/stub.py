@@ -1,4 +1,4 @@
-"""One stage of a connection's chain (a stub, which runs a toxic), and the queues between stages.
+"""One stage of a connection's chain (a stub), which runs a toxic, and the queues between stages.
 
 A toxic is a frozen set of attributes and a coroutine that moves bytes through a stub. Toxics are
 added and removed while bytes flow. So the coroutine may be cancelled at any await, and then no byte

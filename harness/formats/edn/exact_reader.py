@@ -52,7 +52,7 @@ class StoppedError(Exception):
 
 
 class UnfinishedError(StoppedError):
-    """The text ends inside a form, which may continue in the next block."""
+    """The text ends inside a form. The form may continue in the next block."""
 
 
 class MistakeError(StoppedError):

@@ -42,7 +42,7 @@ _FIRST_WORD: Final = re.compile(rb"[\s,]*?([ \t]*+)((?:#[\w.]+)?\{:[\w/-]+ )")
 
 @dataclass(eq=False, slots=True)
 class Piece:
-    """Some complete forms of a file, which begin at `line` and `column` (from 1)."""
+    """Some complete forms of a file. They begin at `line` and `column` (from 1)."""
 
     forms: list[Any]
     data: bytes
@@ -66,7 +66,7 @@ class Piece:
 
 
 def _moved(text: str, position: int, line: int, column: int) -> tuple[int, int]:
-    """Return line and column of `position` in `text`, which begins at `line` and `column`."""
+    """Return line and column of `position` in `text`. The text begins at `line` and `column`."""
     breaks = text.count("\n", 0, position)
     if breaks:
         return line + breaks, position - text.rfind("\n", 0, position)

@@ -88,7 +88,7 @@ def _lacks_process(form: Any) -> bool:
 
 
 def _of_one_client(form: Any, position: int) -> Any:
-    """Add the process 0 to an op of a file without processes, which has only one client."""
+    """Add the process 0 to an op of a file without processes. Such a file has only one client."""
     if isinstance(form, dict) and ":process" in form:
         raise HistoryError(f"op {position} has a process, but the ops before it have none")
     return {**form, ":process": 0} if _lacks_process(form) else form

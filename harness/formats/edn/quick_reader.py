@@ -89,7 +89,7 @@ class QuickRefusedError(Exception):
 
 
 class _Quoted(dict[bytes, bytes]):
-    """Maps the texts of keywords and strings to JSON; short texts are cached."""
+    """Maps keywords and strings, as written in EDN, to JSON. Short ones are cached."""
 
     def __missing__(self, token: bytes) -> bytes:
         if token.startswith(b":"):
@@ -145,7 +145,7 @@ class QuickReader:
 
 
 def _uncommented(data: bytes) -> bytes:
-    """Return the text without comments, which may contain an unpaired quote.
+    """Return the text without comments. A comment may contain an unpaired quote.
 
     After a backslash outside of strings, the result may be wrong. But the backslash itself stays,
     so the text is refused later.
@@ -227,7 +227,7 @@ def _objects(parts: list[bytes], rest: bytes) -> list[Any]:
 
 
 class _Rows(dict[bytes, bytes]):
-    """Maps the texts of maps without inner collections to JSON; short texts are cached."""
+    """Maps maps without inner collections, as written in EDN, to JSON. Short ones are cached."""
 
     def __missing__(self, row: bytes) -> bytes:
         value = _row(row)

@@ -139,7 +139,7 @@ def _united(case: Case) -> Iterator[Case]:
 
 
 def wait_less(search: Search) -> None:
-    """Let faults begin at earlier occurrences of their events, which need fewer operations."""
+    """Let faults begin at earlier occurrences of their events, to need fewer operations."""
     for number in range(len(search.case.faults or ())):
         search.first(_earlier_events(search.case, number), "an earlier event")
 

@@ -18,7 +18,7 @@ RECORDED_SEEDS: Final = 5
 """How many seeds recorded operations are tried with. The failure must still occur although the
 operations come at fixed times."""
 ALL_SEEDS: Final = 3
-"""How many seeds are used for trials with all recorded operations, which cost the most."""
+"""The number of seeds for trials with all recorded operations. These trials cost the most."""
 OPS_MAX: Final = 20_000
 """How many operations are recorded at most, to limit memory and time."""
 NAMES_MAX: Final = 8

@@ -126,7 +126,7 @@ class Place:
 
     @contextlib.contextmanager
     def writing(self, table: str, name: str) -> Iterator[Any]:
-        """Open a stream to a new file, which appears under its name at the end of the block."""
+        """Open a stream to a new file. The file gets its name at the end of the block."""
         path = f"{table}/{name}"
         under = f"{path}{PART}" if self.local else path
         with troubles(self.uri):

@@ -116,7 +116,7 @@ def said_of(error: Exception, uri: str) -> Exception:
 
 
 def _code_of(error: Exception, text: str) -> int | None:
-    """Return the operating system's error number, which Rust and Arrow put only in the text."""
+    """Return the operating system's error number, if any. Rust and Arrow put it in the text."""
     code = getattr(error, "errno", None)
     if code is None and (match := _CODE.search(text)):
         code = int(match[1])

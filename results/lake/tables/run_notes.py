@@ -1,4 +1,4 @@
-"""Reads the notes of some runs, which are ops of the nemesis and the harness.
+"""Reads the notes of some runs. Notes are ops of the nemesis and the harness.
 
 Other notes are not decoded, because a snapshot of the target's state is a hundred times as large as
 all other notes together.

@@ -32,7 +32,7 @@ OPEN: Final = -1
 
 
 class Strings:
-    """Assigns a number to each string. Number 0 is the empty string, which stands for `None`."""
+    """Assigns a number to each string. Number 0 is the empty string, and replaces `None`."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {"": 0}

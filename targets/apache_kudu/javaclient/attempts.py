@@ -42,7 +42,7 @@ _ENDED: Final = frozenset({"RECEIVE_FROM_SERVER", "SLEEP_THEN_RETRY"})
 _TRUNCATED: Final = "TRACE_TRUNCATED"
 _REFUSED: Final = frozenset({"ALREADY_PRESENT", "NOT_FOUND", "INVALID_ARGUMENT"})
 _LOST: Final = ("no longer the leader", "sys-catalog")
-"""Phrases in a master's error after which the change may still happen, whatever the status."""
+"""Phrases in a master's error after which the change may still happen, with any status."""
 _NO_MASTER: Final = (
     "Not the leader",
     "not yet ready",

@@ -54,7 +54,7 @@ class JavaProgram:
     async def ask(
         self, masters: Sequence[str], number: int, asked: Mapping[str, Any], *, timeout_s: float
     ) -> Reply:
-        """Let client number `number`, which is created if needed, carry out an operation.
+        """Let client number `number` carry out an operation. The client is created if needed.
 
         If no answer comes in time, the error is `OPEN`. Raises `RuntimeError` if the program itself
         failed. The outcome is then unknown.

@@ -108,7 +108,7 @@ class Connection:
     async def call(
         self, method: Method, request: Values, *, timeout_s: float, rows_id: RowsId | None = None
     ) -> Reply:
-        """Make one call and return its answer, which may contain an application's error.
+        """Make one call and return its answer. The answer may contain an application's error.
 
         Raises `RpcError`.
         """

@@ -52,7 +52,7 @@ class Step:
 
 
 class RowsId(NamedTuple):
-    """The id of a write, which a server executes only once (Kudu's `RequestIdPB`)."""
+    """The id of a write. A server executes a write only once (Kudu's `RequestIdPB`)."""
 
     client_id: str
     seq_no: int

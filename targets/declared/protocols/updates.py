@@ -194,7 +194,7 @@ class VersionedProtocol(Protocol):
 
 
 def built_in(store: str, where: str, written: object) -> UsageError:
-    """Return the error for a template in the file, which this store does not allow."""
+    """Return the error for a template in the file. This store allows no templates."""
     return UsageError(
         f"{where} is {shown(written)}: {store}'s operations are built in; remove it, or use the "
         "protocol 'program' for others"

@@ -90,7 +90,7 @@ class Service:
         self._cache = _Cache(transactions) if Bug.CACHED_STORE in bugs else None
 
     async def answer(self, body: msgspec.Raw) -> Reply:
-        """Execute an encoded request, which may be malformed, and return the answer."""
+        """Execute an encoded request and return the answer. The request may be malformed."""
         try:
             call = _call.decode(body)
         except msgspec.MsgspecError as error:

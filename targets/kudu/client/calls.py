@@ -38,7 +38,7 @@ def _stated(number: int) -> int | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """One operation: its request, which may be sent repeatedly, and its value for each answer."""
+    """One operation: its request and its value for each answer. Requests may be sent repeatedly."""
 
     request: rpc.Call[m.MasterResponse]
     is_mutation: bool

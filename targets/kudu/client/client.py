@@ -86,7 +86,7 @@ class KuduClient:
         process: int,
         policy: RetryPolicy | None = None,
     ) -> None:
-        """Send calls to `masters` ("node:port") over `rpc`, which the client owns and closes."""
+        """Send calls to `masters` ("node:port") over `rpc`. The client owns and closes `rpc`."""
         self._env = env
         self._rpc = rpc
         self._policy = policy or RetryPolicy()

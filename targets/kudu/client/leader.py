@@ -54,7 +54,7 @@ def first_leader(answers: Sequence[MasterAnswer]) -> MasterAnswer | None:
 
 
 class LeaderFinder:
-    """One client's search for the leader, which it remembers until `forget` is called."""
+    """One client's search for the leader. The leader is remembered until `forget` is called."""
 
     def __init__(self, env: Env, rpc: Caller, masters: Sequence[str], policy: RetryPolicy) -> None:
         self._env = env

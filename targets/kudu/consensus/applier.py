@@ -141,7 +141,7 @@ class Applier:
         return len(self._proposals)
 
     def accept(self, effect: ev.ProposalAccepted) -> None:
-        """Register the proposer of an entry, which waits until the entry is applied."""
+        """Register the proposer of an entry. The proposer waits until the entry is applied."""
         effect.token.term = effect.opid.term
         self._proposals[effect.opid.index] = effect.token
 

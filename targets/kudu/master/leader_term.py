@@ -96,7 +96,7 @@ class Epoch:
         self._background.append(task)
 
     def counters(self) -> dict[str, int]:
-        """Return counters of pending work, which must fall to zero once the work is done."""
+        """Return counters of pending work. They must fall to zero once the work is done."""
         return {
             "locks": len(self._locks),
             "requests in flight": len(self.in_flight),

@@ -56,7 +56,7 @@ class PartitionSchema(Message, frozen=True):
     murmur_seed: int | None = None
 
     def hash_of(self, encoded: bytes) -> int:
-        """Return the hash of the encoded hash columns, which determines the bucket."""
+        """Return the hash of the encoded hash columns. The hash determines the bucket."""
         if self.murmur_seed is None:
             return zlib.crc32(encoded)
         return murmur2(encoded, self.murmur_seed)

@@ -35,7 +35,7 @@ class ToolError(Exception):
 
 
 def state_of(server: m.TabletServerEntry) -> str:
-    """Return Kudu's name for a tablet server's maintenance state, which an administrator sets."""
+    """Return Kudu's name for a tablet server's maintenance state, as set by an administrator."""
     return "MAINTENANCE_MODE" if server.in_maintenance else "NONE"
 
 

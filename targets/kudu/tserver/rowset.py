@@ -26,7 +26,7 @@ from targets import checked_file
 from targets.kudu.tserver.mvcc import Record
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Maximum size of a merged file, which bounds the time and memory of a merge."""
+"""Maximum size of a merged file. It bounds the time and memory of a merge."""
 
 BLOCK_BYTES_MAX: Final = 256 * 1024
 """The size in bytes at which a block ends. Its last record may exceed this size."""

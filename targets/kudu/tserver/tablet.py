@@ -268,7 +268,7 @@ class TabletMachine:
         )
 
     def digest(self) -> bytes:
-        """Return a digest of the state without the history, which may differ between replicas."""
+        """Return a digest of the state without history: histories may differ between replicas."""
         return hashlib.blake2b(self._head(history_start=0) + self.rows.digest).digest()
 
     def snapshot(self) -> bytes:

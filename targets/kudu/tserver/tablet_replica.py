@@ -258,7 +258,7 @@ class Tablet:
         self._on_dirty(self.tablet_id)
 
     def _tell_version(self) -> None:
-        """Announce the applied schema version, which checkers compare with answers to clients."""
+        """Announce the applied schema version. Checkers compare it with answers to clients."""
         version = self._machine.schema_version
         self._env.event("checkpoint", group=self.tablet_id, version=version)
 

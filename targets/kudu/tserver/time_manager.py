@@ -41,7 +41,7 @@ from targets.kudu.tserver.tablet import AdvanceOp, TabletMachine
 
 _RETRY_S: Final = 0.1
 _ASK_LEADER_S: Final = 1.0
-"""The time limit of a call to the leader, which may have crashed."""
+"""The time limit of a call to the leader. The leader may have crashed."""
 _NS: Final = 1_000_000_000
 
 

@@ -24,7 +24,7 @@ TABLES = {"runs", "verdicts"}
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory):
-    """Build a lake of three runs with two reports, which have different budgets."""
+    """Build a lake of three runs with two reports. The reports have different budgets."""
     root = tmp_path_factory.mktemp("judged")
     uri = plain_lake(root)
     report(uri)

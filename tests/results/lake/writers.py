@@ -200,7 +200,7 @@ def judge(lake, store, acknowledged):
 
 
 def tidy(lake):
-    """Compact and vacuum without other writers, which removes all leftovers.
+    """Compact and vacuum while nothing else writes. This removes all leftovers.
 
     The first vacuum removes batches of dead writers from the logs, the second their files.
     """

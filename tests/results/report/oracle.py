@@ -172,7 +172,7 @@ def outages_of(ops, run_end):
 
 
 def middle(value):
-    """Return the middle of a latency's bucket, which keeps 5 bits after the leading one."""
+    """Return the middle of a latency's bucket. Buckets keep 5 bits after the leading one."""
     value = max(0, value)
     if value < 32:
         return value

@@ -1,4 +1,4 @@
-"""The moment at which a failure shows, which depends on the operations in its signature."""
+"""The moment at which a failure shows. It depends on the operations in the failure's signature."""
 
 from types import SimpleNamespace
 

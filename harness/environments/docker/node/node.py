@@ -58,7 +58,7 @@ class Incarnation:
         self.exited = asyncio.Event()
 
     def end(self, codes: Iterable[int]) -> None:
-        """Expect an exit with one of these codes, which the harness is about to cause."""
+        """Expect an exit with one of these codes. The harness is about to cause it."""
         self.ending = frozenset(codes)
 
     def expects(self, code: int) -> bool:

@@ -27,7 +27,7 @@ _FOLDERS: Final = ("/", "/data", "/files", "/tmp")  # noqa: S108 - of a simulate
 
 
 class Entry(NamedTuple):
-    """One change of the file system, which completes at `at_ns`."""
+    """One change of the file system. It completes at `at_ns`."""
 
     at_ns: int
     kind: str  # write, truncate, create, touch, rename, unlink, mkdir, rmdir or sync

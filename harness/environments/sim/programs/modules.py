@@ -1,4 +1,4 @@
-"""The modules of one life of a program, which share no state with other lives.
+"""The modules of one life of a program. They share no state with the modules of other lives.
 
 A life is the time from a start of a node to its end. Each life imports the program's modules and
 libraries again. Their code is compiled once per process, with ordered sets (`ordered`). Modules of

@@ -1,4 +1,4 @@
-"""The standard streams of a program, which write to the node's log."""
+"""The standard streams of a program. They write to the node's log."""
 
 from __future__ import annotations
 

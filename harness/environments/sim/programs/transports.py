@@ -79,7 +79,7 @@ class StreamTransport(asyncio.Transport):
     # --- reading ----------------------------------------------------------------------------
 
     def _notice(self) -> None:
-        """Schedule a callback of the node that looks at the connection, which may have changed."""
+        """Schedule a callback of the node that looks at the connection. It may have changed."""
         if not self._noticed and not self._lost:
             self._noticed = True
             self._loop.call_soon(self._receive)

@@ -158,7 +158,7 @@ class TabletRecord(_Record, frozen=True):
 
 
 class TServerRecord(_Record, frozen=True):
-    """A tablet server's row, which says whether an operator has put the server in maintenance."""
+    """A tablet server's row. It says whether an operator has put the server in maintenance."""
 
     uuid: str
     in_maintenance: bool

@@ -67,7 +67,7 @@ def progress_of(catalog: Catalog, move: ReplicaMove) -> Progress:
 def plan_moves(
     catalog: Catalog, servers: Sequence[str], flags: Flags, *, rng: random.Random
 ) -> list[ReplicaMove]:
-    """Plan the moves of one round between `servers`, which may get replicas.
+    """Plan the moves of one round between `servers`, all of which may get replicas.
 
     No server takes part in more than `auto_rebalancing_max_moves_per_server` moves, and no tablet
     moves twice. Each planned move changes the counts on which the next one is based.

@@ -81,7 +81,7 @@ def test_a_node_is_down_until_the_first_proof_that_it_runs():
 
 
 def down_and(script):
-    """Return the state of node m1, which went down at 100 ms, in a history with these lines."""
+    """Return the state of node m1 in a history with these lines. It went down at 100 ms."""
     script.fact(100, "node-exit", {"node": "m1", "code": 1, "expected": False})
     history = script.history()
     return states_of(history, faults_of(history))[0]
