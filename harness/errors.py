@@ -98,7 +98,7 @@ class TargetError(HarnessError):
 class StartError(TargetError):
     """A node did not start as declared, or the target did not become ready.
 
-    `node` and `part` (`image`, `command`, `setup` or `ready`) name the wrong part of a declaration.
+    `node` and `part` (`image`, `command`, `setup` or `ready`) locate the error in a declaration.
     Without a node, the target as a whole was not ready. `log` has the last lines of the nodes'
     output, and `log_is` names them in the message.
     """

@@ -23,7 +23,7 @@ class DamagedFileError(TargetError):
 
 
 async def write(disk: Disk, path: str, magic: bytes, body: bytes) -> None:
-    """Durably replace the file's content with `body`. `magic` (8 bytes) names the file's format."""
+    """Durably replace the file's content with `body`. `magic` (8 bytes) identifies its format."""
     await disk.replace(path, _HEADER.pack(magic, len(body), zlib.crc32(body)) + body)
 
 

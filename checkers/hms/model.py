@@ -225,7 +225,7 @@ class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]
         return self._strict.read_only(input_, output)
 
     def footprint(self, input_: MetastoreInput, /) -> frozenset[str] | None:
-        """Return the footprint in `Metastore`, plus `_PLACE` for a change with a place."""
+        """Return the footprint in `Metastore`. A change with a place also has `_PLACE` in it."""
         names = self._strict.footprint(input_)
         return names | {_PLACE} if names is not None and input_.place else names
 

@@ -74,7 +74,7 @@ class MetastoreHistory:
         }
 
     def sentence(self, pair: Pair) -> str:
-        """Describe the operation without a full stop. For a get, name the change that it saw."""
+        """Describe the operation without a full stop. For a get, mention the change that it saw."""
         nonce = fields_of(pair.completion).get("nonce") if pair.invoke.f == "get" else None
         if nonce is None:
             return sentence(pair)

@@ -38,7 +38,7 @@ def resident_bytes() -> int:
 
 
 class Clock:
-    """The time and memory limits of one check. `why` names the limit that was reached."""
+    """The time and memory limits of one check. `why` says which limit was reached."""
 
     def __init__(self, limit_s: float | None, memory_mib: int | None = None) -> None:
         """Start the time limit now. `None` for a limit means that there is no limit."""

@@ -43,7 +43,7 @@ _REASON_CHARACTERS_MAX: Final = 300
 class SeedRun(msgspec.Struct, frozen=True):
     """The result of one seed at a commit.
 
-    `kinds` has the kinds of failures that checkers proved. `undecided` names the checkers that
+    `kinds` has the kinds of failures that checkers proved. `undecided` lists the checkers that
     reached no verdict. `trouble` is the reason why the seed could not run.
     """
 

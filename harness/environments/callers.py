@@ -80,7 +80,7 @@ def socket_inode(local: Address, remote: Address) -> int:
 
 
 def require_socket_owners() -> None:
-    """Raise `UsageError` if the kernel cannot name the process that opened a connection."""
+    """Raise `UsageError` if the kernel cannot tell which process opened a connection."""
     nowhere = ("127.0.0.1", 0)
     try:
         socket_inode(nowhere, nowhere)

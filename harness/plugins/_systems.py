@@ -79,7 +79,7 @@ class Scene(msgspec.Struct, frozen=True):
     """The state of the cluster when a fault begins. `draw` seeds the random choices."""
 
     specs: Mapping[str, NodeSpec]
-    groups: Mapping[str, Roles]  # a fault that names no group means the first one
+    groups: Mapping[str, Roles]  # a fault without a group means the first group
     clients: Sequence[str] = (CLIENT,)  # the link ends of clients (`Cluster.clients`)
     it: str = ""  # the node whose event the fault waited for
     draw: int = 0

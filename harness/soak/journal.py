@@ -163,7 +163,7 @@ class Journal:
                         yield result
 
     def result(self, seed: int) -> SeedResult | None:
-        """Return the last result of one seed."""
+        """Return the last result of one seed, or `None` if the journal has none."""
         offset = self._offsets[seed - self._first]
         if offset == _ABSENT:
             return None

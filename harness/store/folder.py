@@ -24,7 +24,7 @@ from harness.verdict.signature import Failure
 
 STAGED_SUFFIX: Final = ".part"
 SHRUNK_SUFFIX: Final = "-shrunk"
-"""`harness shrink` adds this suffix to a run's name to name the shrunk run."""
+"""The name of a shrunk run is the name of the original run with this suffix."""
 OPS_LOG: Final = "ops.log"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

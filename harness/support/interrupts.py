@@ -29,7 +29,7 @@ class UserInterrupt(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def blaming(what: str) -> Iterator[None]:
-    """Turn an exception in the block into a `TargetError` that names `what`, a plug-in's method.
+    """Turn an exception in the block into a `TargetError` about `what`, a plug-in's method.
 
     Errors that the harness raises on purpose pass unchanged.
     """

@@ -45,7 +45,7 @@ def _named(header: str | None) -> str:
 
 
 def names_loopback(header: str | None) -> bool:
-    """Whether a `Host` header names the loopback device; false if the header is missing."""
+    """Whether a `Host` header refers to the loopback device; false if the header is missing."""
     return is_loopback(_named(header))
 
 

@@ -164,7 +164,7 @@ class Timeline(msgspec.Struct, frozen=True):
         return f"{_short(node)}{before} answered {name}{within}{self._while(reign, time_ns)}"
 
     def _while(self, reign: Reign | None, time_ns: int) -> str:
-        """Return the end of a clause that names the leader: ` while m2 led in term 2`."""
+        """Return the end of a clause, which says who led: ` while m2 led in term 2`."""
         if reign is None:
             return " before any leader was seen" if self.reigns else ""
         rivals = [

@@ -51,7 +51,7 @@ class KnownFailures(msgspec.Struct, frozen=True):
         return bool(self.entries)
 
     def of(self, signature: str) -> KnownFailure | None:
-        """Return the entry that covers a signature; of several entries, the one with most parts."""
+        """Return the entry that covers a signature, if any; of several, the one with most parts."""
         covering = [
             entry
             for entry in self.entries

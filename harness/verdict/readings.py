@@ -19,7 +19,7 @@ from harness.plugins import PreparedCheck
 class EitherCheck:
     """The check of two readings of one history. Their verdicts must agree.
 
-    `titles` name the readings in explanations. `second` prepares the check of the second reading;
+    `titles` are the readings' names in explanations. `second` prepares the second reading's check;
     if this raises `HistoryError` or `UsageError`, only the first reading counts. `reason` turns the
     two verdicts into a reason, and `rule` is the rule of the verdict `unknown`. With
     `only_convictions`, the second reading is prepared and judged only if the first one is invalid.

@@ -162,9 +162,9 @@ def rule_of_words(reason: str) -> str:
 
 
 def involved(result: CheckResult, history: History) -> list[Op]:
-    """Return the invocations of the first client operations that a result names.
+    """Return the invocations of the first client operations that a result lists.
 
-    If it names no client operation, return the first ops of the harness that it names.
+    If the result lists none, return the first ops of the harness that it lists.
     """
     wanted = frozenset(result.operations)
     by_index = {op.index: op for op in history if op.index in wanted}

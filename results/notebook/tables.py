@@ -55,7 +55,7 @@ def open(  # noqa: A001 - `results.open` reads naturally
 ) -> Runs:
     """Open a lake (a folder, or `s3://BUCKET/PREFIX`) in its present state, or a store.
 
-    A warning names the runs of a store that cannot be read. `storage_options` override the `AWS_*`
+    A warning lists the runs of a store that cannot be read. `storage_options` override the `AWS_*`
     variables of the environment. Raises `UsageError` if the place is neither a lake nor a store, if
     another release made the lake, or if a library is missing. Raises `InfrastructureError` if the
     storage does not answer.

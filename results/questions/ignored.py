@@ -39,7 +39,7 @@ class Ignored(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """The end of a sentence that names the ignored parts; empty if nothing is ignored."""
+        """Return the end of a sentence: the ignored parts. It is empty if nothing is ignored."""
         return f"; ignored here: {', '.join(self.parts)}" if self.parts else ""
 
 

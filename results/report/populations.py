@@ -12,7 +12,7 @@ from typing import Any, Final
 
 _PARTS: Final = ("label", "workload", "asked", "bugs", "environment", "target", "profile")
 _NAMES: Final = ("label", "workload", "asked")
-"""The properties that name a population if its values of all properties are usual."""
+"""The properties that make up a population's name if all its values are usual."""
 _SEPARATOR: Final = " · "
 ALL: Final = "all runs"
 _EMPTY: Final = {"label": "no label", "bugs": "no bug", "environment": "cut short"}

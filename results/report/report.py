@@ -132,7 +132,7 @@ def report(
 ) -> tuple[Summary, Answers, Path]:
     """Report on a store or a lake; return the summary, the answers and the path of the page.
 
-    `ignore` names the parts of settings in which compared runs may differ.
+    `ignore` lists the parts of settings in which compared runs may differ.
 
     Raises `UsageError` for a label that no run has or a place without runs, and
     `InfrastructureError`.

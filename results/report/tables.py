@@ -35,7 +35,7 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """A table with a limited number of rows. `source` names the answer with all rows."""
+    """A table with a limited number of rows. `source` is the name of the answer with all rows."""
 
     id: str
     caption: str

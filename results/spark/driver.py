@@ -107,7 +107,7 @@ class SparkLake:
     def _read_kinds(self) -> None:
         """Read the kinds of runs, and determine the results that runs of each kind need.
 
-        Runs whose cases name the same workload and checkers need the same results.
+        Runs with the same workload and checkers in their cases need the same results.
         """
         registry = Registry()
         with self._reading():

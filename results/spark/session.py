@@ -350,7 +350,7 @@ def raise_if_interrupted(error: BaseException) -> None:
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the line of a long Spark error that names the cause, an error in Python or Java.
+    """Return the line of a long Spark error that has the cause: an error in Python or Java.
 
     Without such a line, return the first line. If the error came through Py4J, return the second
     line, since the first only names the called method.

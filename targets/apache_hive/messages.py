@@ -140,7 +140,7 @@ def _context() -> Any:
 
 
 def greeting() -> Exchange:
-    """Return the request `set_ugi`, which names the user. It is allowed once per connection."""
+    """Return the request `set_ugi`, with the user's name. It is allowed once per connection."""
     return _exchange("set_ugi", user_name=_OWNER, group_names=[])
 
 

@@ -14,7 +14,7 @@ _KIND: Final = b"HIVE_DELEGATION_TOKEN"
 
 
 class Token(NamedTuple):
-    """A delegation token: an identifier, which names the owner, and a password."""
+    """A delegation token: an identifier and a password. The identifier has the owner's name."""
 
     identifier: bytes
     password: bytes

@@ -1,4 +1,4 @@
-"""A TOML file whose errors name the file, the line number, and the line's text.
+"""A TOML file whose errors state the file, the line number, and the line's text.
 
 `tomllib` gives no positions. To find a key, this module parses prefixes of the file. The shortest
 prefix that is valid TOML and has the key ends at the last line of the key's value. This is slow,

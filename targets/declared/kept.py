@@ -136,7 +136,7 @@ class Folder:
         return below
 
     def variable(self, name: str) -> str | None:
-        """Return an environment variable of the shell in which the case was created."""
+        """Return an environment variable of the shell in which the case was created, if set."""
         if name not in self._variables and self._kept is None:
             shell = os.environ.get(name)
             self._variables[name] = False if shell is None else shell

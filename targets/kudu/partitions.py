@@ -160,7 +160,7 @@ def range_partitions(
 
 
 def range_of(partition_schema: PartitionSchema, partition: Partition) -> tuple[bytes, bytes]:
-    """Return the bounds of the range to which a partition of `range_partitions` belongs."""
+    """Return start and end of the range to which a partition of `range_partitions` belongs."""
     skipped = _BUCKET_BYTES if partition_schema.num_hash_buckets > 1 else 0
     return partition.start[skipped:], partition.end[skipped:]
 

@@ -1,4 +1,4 @@
-"""The exit codes 0, 1 and 2 always stand for a verdict."""
+"""The exit codes 0, 1 and 2 always mean a verdict."""
 
 import importlib.metadata
 import json

@@ -1,4 +1,4 @@
-"""Defaults from `harness.toml`, shell completion, and runs that name only a workload or nemesis."""
+"""Defaults from `harness.toml`, shell completion, and runs with only a workload or a nemesis."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Failed starts end with exit code 254, and name the line of the user's file."""
+"""Failed starts end with exit code 254, and with the line number in the user's file."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A wrong declaration is refused before anything starts, in one line that names the place."""
+"""A wrong declaration is refused before anything starts. The error is one line with the place."""
 
 import pytest
 

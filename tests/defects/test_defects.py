@@ -1,6 +1,6 @@
-"""The tests that a defect names must notice it.
+"""Each defect lists tests. At least one of them must fail while the defect is planted.
 
-If all named tests run, at least one must fail; `python -m tests.defects` prints which.
+`python -m tests.defects` prints which tests fail.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""`{package:P}` names the same files in both environments, however `P` is installed."""
+"""`{package:P}` leads to the same files in both environments, however `P` is installed."""
 
 import io
 import subprocess

@@ -35,7 +35,7 @@ def test_no_answer_is_older_than_it_says():
 
 
 def no_check(self: FollowerReads) -> int | None:
-    """A replacement of the check of a bound, which accepts every state."""
+    """A replacement for the check of a staleness bound. It accepts every state."""
     return 0 if self._leadership.replica is not None else None
 
 

@@ -1,4 +1,4 @@
-"""Faults at points in the target's code, which a run draws or a text names."""
+"""Faults at points in the target's code. A run draws such a point, or a fault in words has it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests that name a declared system by `system="FILE.toml"`, in the marker or in a call."""
+"""Tests that choose a declared system by `system="FILE.toml"`, in the marker or in a call."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An error names the plug-in and the method that break a contract."""
+"""An error states which plug-in and which method broke a contract."""
 
 import asyncio
 

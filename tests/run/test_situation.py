@@ -13,7 +13,7 @@ from tests.results.run.page.runs import Script, small_run
 
 
 def of(history, *operations, verdict=Verdict.INVALID):
-    """Return the sentence about a violation that names these operations."""
+    """Return the sentence about a violation with these operations."""
     result = CheckResult("c", verdict, "because", ("As found.",), operations)
     sentence, *rest = explained(history, [result])[0].explanation
     assert rest in (["As found."], [])

@@ -1,4 +1,4 @@
-"""Each variation of a case is valid, and has exactly the changes that it names."""
+"""Each variation of a case is valid, and has exactly the changes that it lists."""
 
 import msgspec
 import pytest

@@ -63,7 +63,7 @@ LOCAL = {"127.0.0.1", "localhost", "::1", "[::1]"}
 
 
 def find_chromium() -> str | None:
-    """Return the path of Chromium: HARNESS_CHROMIUM, or the first of `CHROMIUMS` on the path."""
+    """Return Chromium's path, if found: HARNESS_CHROMIUM, or the first of `CHROMIUMS` in PATH."""
     path = f"{os.environ.get('PATH', '')}{os.pathsep}/usr/bin"
     found = (shutil.which(name, path=path) for name in CHROMIUMS)
     return os.environ.get("HARNESS_CHROMIUM") or next(filter(None, found), None)

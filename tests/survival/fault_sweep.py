@@ -76,7 +76,7 @@ class Point(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The end of the run at one point; `fault` names the broken rule, if any."""
+    """The end of the run at one point. `fault` is the broken rule, if any."""
 
     what: str
     where: str

@@ -1,4 +1,4 @@
-"""The arguments of `harness heal` name a cluster, a fault, or both."""
+"""The arguments of `harness heal`: a cluster, a fault, or both."""
 
 import pytest
 

@@ -33,7 +33,7 @@ def first_disturbance(history: History) -> float:
 _STOPS_NODES: Final = frozenset({KILL, POWER_CUT, RESTART, PAUSE, OPERATION})
 """The kinds of faults whose effects are limited to their targets."""
 ALL: Final = ("all",)
-"""Replaces the targets of a disturbance that names no known master. It then affects all masters."""
+"""Replaces the targets of a disturbance without a known master, which then affects all masters."""
 
 
 def first_that_hides_servers(history: History) -> dict[str, float]:

@@ -179,7 +179,7 @@ class Tenancy(_FreeView[TenancyState, TenancyInput]):
     def step(
         self, state: TenancyState, input_: TenancyInput, output: bool | Unknown, /
     ) -> tuple[bool, TenancyState]:
-        """Accept the statement unless a past tenant would have the name again."""
+        """Return whether the statement is legal, and the next state. No past tenant comes back."""
         del output
         now, over = state
         f, tenant, following = input_

@@ -121,7 +121,7 @@ def _illegal(moves: Iterable[Move], elements: Iterable[Hashable]) -> Decision:
 
 
 def _miscounted(moves: Moves) -> Decision | None:
-    """Find an element that was taken out more often than it can have been put in so far."""
+    """Find an element that was taken out more often than it can have been put in, if any."""
     calls: dict[Hashable, list[float]] = {}
     for put in sorted(moves.puts, key=lambda put: put.call):
         calls.setdefault(put.element, []).append(put.call)
@@ -153,7 +153,7 @@ def _items(moves: Moves) -> list[_Item]:
 
 
 def _overtaken(items: Sequence[_Item]) -> Decision | None:
-    """Find two elements that left a first-in-first-out queue in the wrong order."""
+    """Find two elements, if any, that left a first-in-first-out queue in the wrong order."""
     taken = [item for item in items if item.take is not None]
     waiting = sorted(taken, key=lambda item: -item.put_end)
     # of the elements put in before `item`, the one whose dequeue was called last

@@ -36,7 +36,7 @@ class Mutex(Model[str | None, MutexInput, bool]):
     def step(
         self, state: str | None, input_: MutexInput, output: bool | Unknown, /
     ) -> tuple[bool, str | None]:
-        """Grant or refuse the request. A refused request changes nothing."""
+        """Return whether `output` is right, and the next holder. A refusal changes nothing."""
         takes = isinstance(input_, Acquire)
         granted = state is None if takes else state == input_.holder
         after = (input_.holder if takes else None) if granted else state

@@ -249,7 +249,7 @@ def _configurations(result: CheckResult) -> int:
 
 
 def _certificate(results: list[CheckResult]) -> dict[str, Any] | None:
-    """Return the proof of the verdict, from the first checker that gives one."""
+    """Return the proof of the verdict from the first checker that gives one, or `None`."""
     for result in results:
         proof = result.details.get("proof")
         if isinstance(proof, dict):

@@ -76,7 +76,7 @@ def parse_case_options(
 
 
 def _owners_of(flag: str, target: str, workload: str) -> str | None:
-    """Return a phrase that names the other targets or workloads with this option, if any."""
+    """Return a phrase that lists the other targets or workloads with this option, if any."""
     for group, chosen in (("workloads", workload), ("targets", target)):
         owners = [
             name

@@ -182,7 +182,7 @@ def _find_summary(parsed: argparse.Namespace) -> None:
 
 
 def _check_files(parsed: argparse.Namespace) -> None:
-    """Raise `UsageError` if an output file is a folder, or if two options name the same file."""
+    """Raise `UsageError` if an output file is a folder, or if two options have the same file."""
     taken: dict[Path, str] = {}
     for flag, path in _files_asked_for(parsed):
         refuse_folder(flag, path)

@@ -21,7 +21,7 @@ _CAPABILITIES: Final = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
 
 
 def find_binary() -> str | None:
-    """Find the program `fusedisk`: by its environment variable, from `make native`, or in PATH."""
+    """Find `fusedisk`, if it exists: by its environment variable, by `make native`, or in PATH."""
     override = os.environ.get(_OVERRIDE)
     if override is not None:
         return shutil.which(override)

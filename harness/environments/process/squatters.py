@@ -62,7 +62,7 @@ class PortWatch:
         return f"another program has bound its port {unseen[0]}" if unseen else None
 
     def _stranger(self, inode: int, first: int | None) -> str | None:
-        """Return a clause that names the socket's owner, or `None` for the node itself."""
+        """Return a clause about the socket's owner, or `None` if the owner is the node itself."""
         if first is not None and any(procfs.holds_socket(p, inode) for p in procfs.family(first)):
             return None
         for process in procfs.all_processes():

@@ -190,7 +190,7 @@ class Place:
 
 
 def _refuse_unclear(uri: str) -> None:
-    """Raise `UsageError` for a URI that names no place, or probably not the intended place."""
+    """Raise `UsageError` for a URI that leads nowhere, or probably not to the intended place."""
     if not uri.strip():
         raise UsageError("the lake's URI is empty; give a folder, or s3://BUCKET/PREFIX")
     if not uri.isprintable():

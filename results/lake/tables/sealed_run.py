@@ -67,7 +67,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def day(self) -> dt.date | None:
-        """The UTC day on which the run started."""
+        """The UTC day on which the run started; `None` if unknown."""
         return None if self.record is None else day_of(self.record.started)
 
 
@@ -165,7 +165,7 @@ def _require_plain(folder: Path) -> None:
 
 
 def read_source(folder: Path, about: About | None = None) -> Source:
-    """Read a run's folder. Raises `HistoryError` or `UsageError` that names the problem.
+    """Read a run's folder. Raises a `HistoryError` or `UsageError` about the problem.
 
     If the record does not describe the history, the state is `FOREIGN` and the verdict is left out.
     """

@@ -27,7 +27,7 @@ from targets.apache_kudu.wire.tables import Version
 from targets.kudu.client.session import Deadline
 
 _PREFIX: Final = "master-"
-"""The Java client names a master by this prefix and the master's advertised address."""
+"""In the Java client, a master's name is this prefix and the master's advertised address."""
 _LED_S: Final = 1.5
 _LED_ASKED: Final = 10
 """The number of times that a master is asked for a new table's tablets within `_LED_S`."""
@@ -53,7 +53,7 @@ class JavaClients:
         tservers: Iterable[str],
         uuids: Mapping[str, str] | None = None,
     ) -> None:
-        """Let clients share `program`; `names` maps uuids to the addresses of the servers.
+        """Create a client that runs in `program`. `names` maps uuids to addresses of servers.
 
         Addresses have the form "node:port". With `uuids`, histories show located replicas by uuid.
         """

@@ -113,7 +113,7 @@ def negotiate_frame() -> bytes:
 
 
 def initiate_frame(user: str) -> bytes:
-    """Encode the second step of the handshake, which names the user."""
+    """Encode the second step of the handshake. It carries the user's name."""
     body = {
         "step": Step.INITIATE,
         "token": f"\0{user}\0".encode(),

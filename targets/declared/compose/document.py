@@ -1,4 +1,4 @@
-"""A Compose file with its variables replaced. Its errors name the line.
+"""A Compose file with its variables replaced. Errors state the line number.
 
 Variables come from the file `.env` in the same folder and from the shell's environment. As in
 Docker Compose, the environment has priority.

@@ -132,7 +132,7 @@ class Reader:
         return self.checked(path, lambda: self.folder.text(name))
 
     def checked(self, path: Path, read: Callable[[], str]) -> str:
-        """Return the result of `read`. Its errors name the place of the value at `path`."""
+        """Return the result of `read`. Its errors state where the value at `path` is."""
         try:
             return read()
         except UsageError as error:

@@ -44,7 +44,7 @@ class Service:
         return "" if self.recognized is None else self.recognized.kind.name
 
     def flag(self, *names: str) -> str | None:
-        """Return the value of a flag of the command: `--name value` or `--name=value`."""
+        """Return the value of a flag of the command, if given: `--name value` or `--name=value`."""
         words = [word for text in self.words for word in text.split()]
         for index, word in enumerate(words):
             flag, equals, value = word.partition("=")

@@ -49,7 +49,7 @@ def choose_leader(answers: Sequence[MasterAnswer], asked: Sequence[str]) -> Mast
 
 
 def first_leader(answers: Sequence[MasterAnswer]) -> MasterAnswer | None:
-    """Return the first master that claims to lead, in any term (the defect LEADER-PICK)."""
+    """Return the first master that claims to lead, if any, in any term (the defect LEADER-PICK)."""
     return next((answer for answer in answers if answer.ready_leader), None)
 
 

@@ -9,7 +9,7 @@ from tests.support.histories import MS, Writer
 
 
 def shown_ms(named):
-    """Return when a failure that names these ops shows.
+    """Return the time at which a failure with these ops shows.
 
     The history has three operations of 1 ms, at 0, 2 and 4 ms, and then two ops of the harness.
     """

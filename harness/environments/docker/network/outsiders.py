@@ -243,7 +243,7 @@ class Outsiders:
         return self._elsewhere.get(container)
 
     def _of_node(self, watched: Watched, state: str) -> Interference | None:
-        """Return the interference with a node according to the state of its container."""
+        """Return the interference with a node, if its container's state shows one."""
         node, wanted = watched.node, watched.wanted
         if wanted is NodeState.DOWN and state == "running":
             return Interference(f"{node} was started, and not by the harness", "kill")
@@ -263,7 +263,7 @@ class Outsiders:
 
 
 def _stopped(pid: int) -> int | None:
-    """Return the first stopped process among `pid` and its descendants."""
+    """Return the first stopped process among `pid` and its descendants, or `None`."""
     for member in procfs.family(pid):
         identity = procfs.identify(member)
         if identity is not None and procfs.state(identity) in procfs.STOPPED:

@@ -192,7 +192,7 @@ class _Peers:
         return worst.uuid if needless and replaced and safe else None
 
     def successor_to_evict(self, num_replicas: int) -> str | None:
-        """Return the voter that was added to replace the only replica (defect KUDU-2443).
+        """Return the voter that was added to replace the only replica, if any (defect KUDU-2443).
 
         With this defect, Kudu did not check whether the replica marked `replace` was the leader,
         which cannot be evicted. It evicted the other voter, the healthy new one.
