@@ -1,11 +1,10 @@
-"""The pytest plug-in: what pytest loads at its start, which is next to nothing.
+"""The pytest plug-in. pytest loads this module at its start, so it imports almost nothing.
 
-A module of its own at the top level, since importing anything inside `harness` would import the
-package for every user of pytest on the machine, whether their tests need it or not (hypothesis
-learnt this the hard way, its issue 3140). Everything of ours is imported inside fixtures, by the
-first test that asks for one; `harness.pytesting` is where they live, `docs/pytest.md` how they are
-used. What the fixtures tell pytest goes through `user_properties`: those reach the controller of
-pytest-xdist and JUnit files by themselves.
+The module is outside of the package `harness`. Otherwise pytest would import the package in every
+test suite on the machine, even if no test needs it (compare hypothesis, issue 3140). Fixtures
+import the harness when the first test requests one. The fixtures are in `harness.pytesting`, and
+`docs/pytest.md` describes them. They pass data to pytest in `user_properties`, because these reach
+the controller of pytest-xdist and JUnit files without further work.
 """
 
 from __future__ import annotations
@@ -172,7 +171,7 @@ def _shorten_summary(report: pytest.TestReport) -> None:
 
 
 def _as_given(item: pytest.Item) -> str:
-    """The node id of a test as pytest takes it in the folder it was started in."""
+    """Return the node id of a test as pytest takes it in the folder it was started in."""
     path, separator, rest = item.nodeid.partition("::")
     marks = item.iter_markers("xdist_group")  # which pytest-xdist writes behind the name
     groups = {str((*mark.args, mark.kwargs.get("name", "default"))[0]) for mark in marks}
@@ -182,7 +181,7 @@ def _as_given(item: pytest.Item) -> str:
 
 
 def _runs_of(properties: list[tuple[str, object]]) -> list[dict[str, str]]:
-    """The runs a test recorded in its properties, in order."""
+    """Return the runs that a test recorded in its properties, in order."""
     runs: list[dict[str, str]] = []
     for name, value in properties:
         if name == PROPERTY:

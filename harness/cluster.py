@@ -414,7 +414,7 @@ class Deployed(Protocol):
         ...
 
     async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
-        """The last lines of the node's log."""
+        """Return the last lines of the node's log."""
         ...
 
 

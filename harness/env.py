@@ -66,7 +66,7 @@ class Clock(Protocol):
         ...
 
     def max_error_ns(self) -> int:
-        """The error bound that an NTP daemon would report for `wall_ns`, in ns."""
+        """Return the error bound that an NTP daemon would report for `wall_ns`, in ns."""
         ...
 
 
@@ -268,7 +268,7 @@ class Env(Protocol):
         ...
 
     def page_url(self, address: Address) -> str:
-        """The URL of another node's pages, without a path: `http://host:port`."""
+        """Return the URL of another node's pages, without a path: `http://host:port`."""
         ...
 
     def event(self, kind: str, **data: Any) -> None:

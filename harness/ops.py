@@ -336,7 +336,7 @@ class History(Sequence[Op]):
         return (op for op in self.of_process(HARNESS) if op.f == f)
 
     def leaders(self) -> tuple[Op, ...]:
-        """The `leader` ops that changed the leader: the first op of each newer term.
+        """Return the `leader` ops that changed the leader: the first op of each newer term.
 
         A second leader of a term above 0 and a leader of an older term are left out. In term 0 (no
         terms), each change of the leader is kept. So are ops without a term, which foreign

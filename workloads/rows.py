@@ -154,7 +154,7 @@ class _RowsOps:
 
 
 def group_size(group: int) -> int:
-    """The number of rows in a group: two or three."""
+    """Return the number of rows in a group: two or three."""
     return 2 + group % 2
 
 

@@ -131,7 +131,7 @@ class AtLeastOnceQueue(TotalQueue, version="1", milder=None):
 
 
 def _came_out(step: Step) -> tuple[Hashable, ...]:
-    """The elements that left the queue according to the answer of this step."""
+    """Return the elements that left the queue according to the answer of this step."""
     if step.f == "dequeue" and step.answer is not None:
         return (step.answer,)
     return step.answer if step.f == "drain" else ()

@@ -63,7 +63,7 @@ class Names:
 
 
 def annotated(annotation: ast.expr | None) -> Kind:
-    """The kind that an annotation declares."""
+    """Return the kind that an annotation declares."""
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         try:
             return annotated(ast.parse(annotation.value, mode="eval").body)
@@ -88,7 +88,7 @@ def annotated(annotation: ast.expr | None) -> Kind:
 
 
 def last_name(node: ast.AST | None) -> str:
-    """The last part of a dotted name, or of the name of a call."""
+    """Return the last part of a dotted name, or of the name of a call."""
     if isinstance(node, ast.Call):
         return last_name(node.func)
     if isinstance(node, ast.Attribute):

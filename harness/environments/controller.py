@@ -50,7 +50,7 @@ class Controller(NamedTuple):
 
 
 def this_controller() -> Controller:
-    """The identity of the calling process as a controller."""
+    """Return the identity of the calling process as a controller."""
     return _controller(os.getpid())
 
 

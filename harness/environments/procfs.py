@@ -85,7 +85,7 @@ def identify(pid: int) -> ProcessId | None:
 
 
 def this_process() -> ProcessId:
-    """The identity of the calling process."""
+    """Return the identity of the calling process."""
     caller = identify(os.getpid())
     assert caller is not None, "/proc shows every process itself"
     return caller

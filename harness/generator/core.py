@@ -207,7 +207,7 @@ GeneratorLike: TypeAlias = (
 
 
 def indices(mask: int) -> list[int]:
-    """The positions of the bits in `mask`, ascending."""
+    """Return the positions of the bits in `mask`, ascending."""
     free = []
     while mask:
         low = mask & -mask

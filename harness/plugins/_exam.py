@@ -32,7 +32,7 @@ class BugSwitch:
 class PlantedDefect:
     """A defect that replaces code of a target inside a context.
 
-    A module with planted defects maps their names to them in its attribute `DEFECTS`.
+    A module with planted defects has the attribute `DEFECTS`, which maps each name to its defect.
     """
 
     title: str  # the wrong behaviour, as a clause without a full stop

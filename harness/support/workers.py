@@ -256,7 +256,7 @@ class _Worker:
             return "closed its output"
 
     def memory_bytes(self) -> int:
-        """The memory that the worker uses now; 0 if it has ended."""
+        """Return the memory that the worker uses now; 0 if it has ended."""
         try:
             fields = Path(f"/proc/{self.process.pid}/statm").read_text("ascii").split()
         except OSError:

@@ -133,5 +133,5 @@ def _rows(session: Session) -> Callable[[str], NodeRow]:
 
 
 def now() -> str:
-    """The current time in UTC, to the second."""
+    """Return the current time in UTC, to the second."""
     return dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds")

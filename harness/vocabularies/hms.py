@@ -28,7 +28,7 @@ REFUSALS: Final = (
 
 
 def full_name(database: str, name: str) -> str:
-    """The full name of a table: database and name."""
+    """Return the full name of a table: database and name."""
     return f"{database}.{name}"
 
 

@@ -119,7 +119,7 @@ class Scoreboard(msgspec.Struct, frozen=True, kw_only=True):
     refused: dict[str, str] = {}
 
     def of(self, kind: str) -> list[Score]:
-        """The scores of one kind's rows that were tried."""
+        """Return the scores of one kind's rows that were tried."""
         return [score for score in self.scores if score.kind == kind and score.seeds]
 
     def untried(self, kind: str) -> list[Score]:

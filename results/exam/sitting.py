@@ -65,7 +65,7 @@ class Sitting:
         return row.key in self._hits
 
     def left(self, row: Row) -> int:
-        """The number of seeds of a row that have no result yet."""
+        """Return the number of seeds of a row that have no result yet."""
         if row.first and self.is_found(row):
             return 0
         return len(row.seeds) - len(self._results[row.key])

@@ -17,7 +17,7 @@ class Budget(Limits, frozen=True, kw_only=True):
     level: int = 1
 
     def larger(self) -> Budget:
-        """The budget of the next level."""
+        """Return the budget of the next level."""
         return Budget(
             cpu_s=self.cpu_s * 5,
             steps=self.steps * 5,

@@ -123,7 +123,7 @@ class ReportRuns:
         self._pending.read_known(self._found)
 
     def left(self) -> int:
-        """The number of results that are still pending."""
+        """Return the number of results that are still pending."""
         self._pending.read_todo()
         return self._pending.number("SELECT count(*) FROM todo")
 

@@ -57,7 +57,7 @@ class Cell(msgspec.Struct, frozen=True):
         return next((name for name in OUTCOMES if self.counts.get(name)), "")
 
     def of(self, outcome: str) -> int:
-        """The number of runs with this outcome."""
+        """Return the number of runs with this outcome."""
         return self.counts.get(outcome, 0)
 
 

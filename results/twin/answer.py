@@ -48,11 +48,11 @@ class CaseTwin(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def of(self, section: str) -> list[Row]:
-        """The rows of one section."""
+        """Return the rows of one section."""
         return [row for row in self.rows if row.section == section]
 
     def marked(self, mark: Mark) -> list[Row]:
-        """The rows with this mark."""
+        """Return the rows with this mark."""
         return [row for row in self.rows if row.mark is mark]
 
 

@@ -32,7 +32,7 @@ class NodeContext:
         self.env.spawn(_raise(why), name="check-failed")
 
     def new_id(self) -> str:
-        """A fresh id of 32 hex digits."""
+        """Return a fresh id of 32 hex digits."""
         return f"{self.env.random.getrandbits(128):032x}"
 
 

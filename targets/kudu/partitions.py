@@ -139,7 +139,7 @@ def partition_count(partition_schema: PartitionSchema) -> int:
 
 
 def partitions_of(partition_schema: PartitionSchema) -> tuple[Partition, ...]:
-    """The partitions of a table in key order; they cover every key exactly once."""
+    """Return the partitions of a table in key order; they cover every key exactly once."""
     buckets, splits = partition_schema.num_hash_buckets, partition_schema.range_splits
     prefixes = [_prefix(bucket) for bucket in range(buckets)] if buckets > 1 else [b""]
     starts = [prefix + split for prefix in prefixes for split in (b"", *splits)]
@@ -152,7 +152,7 @@ def partitions_of(partition_schema: PartitionSchema) -> tuple[Partition, ...]:
 def range_partitions(
     partition_schema: PartitionSchema, start: bytes, end: bytes, num_hash_buckets: int
 ) -> tuple[Partition, ...]:
-    """The partitions of one bounded range, one per bucket, in key order."""
+    """Return the partitions of one bounded range, one per bucket, in key order."""
     if partition_schema.num_hash_buckets == 1:
         return (Partition(start, end),)
     prefixes = map(_prefix, range(num_hash_buckets))

@@ -103,7 +103,7 @@ class Block:
         return [(command, output) for command, output in found]
 
     def script(self, number):
-        """A bash script that runs the block and stops at the first wrong exit code."""
+        """Return a bash script that runs the block and stops at the first wrong exit code."""
         lines = [f"echo '{BETWEEN} {number}'", *self.values("before")]
         for path in self.values("file"):
             lines += [f"mkdir -p $(dirname {path})", f"cat > {path} <<'@@'\n{self.text}@@"]

@@ -18,7 +18,7 @@ from targets.kudu.tools.ksck_results import (
 
 
 def uuid(name: str) -> str:
-    """A uuid that starts with `name`: `m1` is `m1000...`."""
+    """Return a uuid that starts with `name`: `m1` is `m1000...`."""
     return name.ljust(32, "0")
 
 

@@ -81,12 +81,12 @@ class Logs:
         return op.did
 
     def sender(self, name: Name) -> LogOp | None:
-        """The only operation that sent this message; `None` if there are none or several."""
+        """Return the only operation that sent this message; `None` if there are none or several."""
         senders = self.senders.get(name, ())
         return senders[0] if len(senders) == 1 else None
 
     def index(self, key: str, message: Message) -> int | None:
-        """The number of the message in its log, if it is certain."""
+        """Return the number of the message in its log, if it is certain."""
         if (key, message) in self.repeated:
             return None
         log = self.by_key.get(key)

@@ -213,5 +213,5 @@ def _json(key: Any) -> str:
 
 
 def messages(places: Iterable[Place]) -> list[Message]:
-    """The messages without their offsets."""
+    """Return the messages without their offsets."""
     return [message for _, message in places]

@@ -40,7 +40,7 @@ class ShrinkProgress:
             self._status.show(self.line())
 
     def line(self) -> str:
-        """The progress as one line of text."""
+        """Return the progress as one line of text."""
         assert self._trials is not None, "follow() comes first"
         return (
             f"shrinking: {self._size}, {counted(self._trials.runs, 'trial')}, "

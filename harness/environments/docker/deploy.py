@@ -264,7 +264,7 @@ class Blueprint:
         return hosts
 
     def proxy(self, node: str) -> ContainerSpec:
-        """The specification of the container with the node's Toxiproxy.
+        """Return the specification of the container with the node's Toxiproxy.
 
         It runs the harness's own Toxiproxy server, or the user's binary if the plan has a
         `link_proxy`.
@@ -284,7 +284,7 @@ class Blueprint:
         )
 
     def proxy_code(self) -> bytes:
-        """A tar archive with the Toxiproxy program, to be unpacked at `/`."""
+        """Return a tar archive with the Toxiproxy program, to be unpacked at `/`."""
         if self._plan.link_proxy is None:
             return sources.archive_of(sources.package_files("harness"))
         name = _PROXY_PROGRAM[1:]
@@ -341,7 +341,7 @@ class Blueprint:
         )
 
     def setup(self, node: str, variant: str, words: Sequence[str]) -> ContainerSpec:
-        """The specification of a container that runs one set-up command of the node."""
+        """Return the specification of a container that runs one set-up command of the node."""
         container = self.container(node, variant)
         return msgspec.structs.replace(
             container,
@@ -352,7 +352,7 @@ class Blueprint:
         )
 
     def files(self, node: str) -> bytes | None:
-        """A tar archive of the node's declared files, to be unpacked at `/`, or `None`."""
+        """Return a tar archive of the node's declared files, to be unpacked at `/`, or `None`."""
         spec, folder = self.specs[node], sources.FILES_FOLDER[1:]
         filled = {
             f"{folder}/{name}": sources.fill(template, spec, self._ports).encode()

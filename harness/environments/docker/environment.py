@@ -72,7 +72,7 @@ class DockerEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True
 
     @override
     def why_no_faulty_disks(self) -> str | None:
-        """The reason why foreign programs cannot run on a FUSE disk, or `None`."""
+        """Return the reason why foreign programs cannot run on a FUSE disk, or `None`."""
         try:
             with Engine.connected() as engine:
                 return why_no_disks(engine)

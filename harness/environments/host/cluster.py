@@ -21,10 +21,10 @@ _LABEL_CHARACTERS_MAX: Final = 40
 
 
 def label_of(fault: str) -> str:
-    """Return a short label for a fault, of letters, digits, `_`, `.` and `-`, for rules and toxics.
+    """Return a short label for a fault. Packet rules and toxics carry it.
 
-    A fault's id is its label if it is short and has only these characters. Otherwise the label is a
-    shortened id and a digest of the whole id.
+    A label has only letters, digits, `_`, `.` and `-`. The fault's id is its label if it is short
+    and has only these characters. Otherwise the label is a shortened id and a digest of the id.
     """
     text = re.sub(r"[^A-Za-z0-9_.-]", "_", fault)
     if text == fault and len(text) <= _LABEL_CHARACTERS_MAX:

@@ -193,7 +193,7 @@ class NodeControl:
     async def skew(self, *, offset_ns: int, drift_ppm: int) -> int | None:
         """Set the clock error of the node's machine (see `harness.cluster.Controls.skew`).
 
-        If the node runs, the error applies on return.
+        If the node is running, the error is in effect when this method returns.
         """
         check_clock(offset_ns=offset_ns, drift_ppm=drift_ppm)
         if self.foreign_clock is not None:  # not under `turn`: a hanging probe must not delay kills

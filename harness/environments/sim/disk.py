@@ -108,7 +108,7 @@ class DiskStore:
         return len(self._in_flight)
 
     def states(self) -> list[FileState]:
-        """The state of each file, sorted by path."""
+        """Return the state of each file, sorted by path."""
         return [
             FileState(path, len(file.visible), len(file.durable), len(file.unsynced))
             for path, file in sorted(self.files.items())

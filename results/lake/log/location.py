@@ -155,13 +155,13 @@ class Place:
         ]
 
     def entries(self) -> list[str]:
-        """The names directly below the root, sorted."""
+        """Return the names directly below the root, sorted."""
         with troubles(self.uri):
             infos = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
         return sorted(info.base_name for info in infos)
 
     def tables(self) -> list[str]:
-        """The names of the folders with a Delta log, sorted."""
+        """Return the names of the folders with a Delta log, sorted."""
         with troubles(self.uri):
             infos = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
             names = sorted(info.base_name for info in infos if info.type == fs.FileType.Directory)

@@ -18,7 +18,7 @@ from results.lake.log.parquet_encoder import Encoded, Encoder
 
 
 def new_id() -> str:
-    """A unique id for a batch or a compaction."""
+    """Return a unique id for a batch or a compaction."""
     return uuid.uuid4().hex
 
 

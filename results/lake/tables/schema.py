@@ -283,5 +283,5 @@ def arrow_type(kind: str) -> pa.DataType:
 
 
 def schemas() -> dict[str, pa.Schema]:
-    """The schemas of all tables."""
+    """Return the schemas of all tables."""
     return {name: schema(name) for name in TABLES}

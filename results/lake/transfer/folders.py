@@ -39,7 +39,7 @@ _IN_TABLES: Final = frozenset({"history.parquet", "history", "ops.log"})
 
 
 def folder_of(key: str) -> str:
-    """The folder of the run `key`, relative to the lake's root."""
+    """Return the folder of the run `key`, relative to the lake's root."""
     return f"{FOLDERS}/{key}"
 
 

@@ -52,7 +52,7 @@ class Sink(Protocol):
     """The operations on a lake that an ingest uses."""
 
     def known(self) -> set[str]:
-        """The keys of the runs that the lake has."""
+        """Return the keys of the runs that the lake has."""
         ...
 
     def append(self, rows: AppendBuffer) -> list[str]:

@@ -64,7 +64,7 @@ class Selection(msgspec.Struct, frozen=True):
         return len(self.pairs) == self.total
 
     def range_ns(self) -> tuple[int, int]:
-        """The times of the first and of the last invocation shown."""
+        """Return the times of the first and of the last invocation shown."""
         if not self.pairs:
             return (0, 0)
         return (self.pairs[0].invoke.time, self.pairs[-1].invoke.time)

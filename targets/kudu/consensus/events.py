@@ -222,7 +222,7 @@ class InstallSnapshot(Effect, frozen=True):
 
 
 class SendVote(Effect, frozen=True):
-    """Ask a peer for its vote; the answer comes back as `VoteAnswered`."""
+    """Ask a peer for its vote. The answer arrives as the event `VoteAnswered`."""
 
     peer_uuid: str
     address: str
@@ -231,7 +231,7 @@ class SendVote(Effect, frozen=True):
 
 
 class SendUpdate(Effect, frozen=True):
-    """Send an update to a peer; the answer comes back as `UpdateAnswered`."""
+    """Send an update to a peer. The answer arrives as the event `UpdateAnswered`."""
 
     peer_uuid: str
     address: str
@@ -240,7 +240,7 @@ class SendUpdate(Effect, frozen=True):
 
 
 class SendSnapshot(Effect, frozen=True):
-    """Send the latest snapshot to a peer; the outcome comes back as `SnapshotSent`."""
+    """Send the latest snapshot to a peer. The outcome arrives as the event `SnapshotSent`."""
 
     peer_uuid: str
     address: str
@@ -251,8 +251,8 @@ class SendSnapshot(Effect, frozen=True):
 class SendStartCopy(Effect, frozen=True):
     """Ask a peer's server to create an empty replica.
 
-    The replica starts from `config`, the committed configuration. The outcome comes back as
-    `CopyStarted`.
+    The replica starts from `config`, the committed configuration. The outcome arrives as the
+    event `CopyStarted`.
     """
 
     peer_uuid: str

@@ -75,17 +75,17 @@ def badge(text: str, kind: str = "") -> Html:
 
 
 def state_badge(state: str) -> Html:
-    """A badge with a state or a role, in the colour of that state."""
+    """Return a badge with a state or a role, in the colour of that state."""
     return badge(state, _KINDS.get(state, ""))
 
 
 def code(text: Child, title: str | None = None) -> Html:
-    """An id or an address, in a monospaced font."""
+    """Return an id or an address, in a monospaced font."""
     return tag("code", text, title=title)
 
 
 def moment(time_ns: int) -> Html:
-    """A wall-clock time in UTC, or a dash if `time_ns` is 0."""
+    """Return a wall-clock time in UTC, or a dash if `time_ns` is 0."""
     if time_ns <= 0:
         return tag("span", DASH, class_="muted")
     at = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC)
@@ -93,13 +93,13 @@ def moment(time_ns: int) -> Html:
 
 
 def note(text: Child, kind: str = "") -> Html:
-    """A note above the page's content, red if `kind` is `warning`."""
+    """Return a note above the page's content, red if `kind` is `warning`."""
     role = "alert" if kind else None
     return tag("p", text, class_=f"note {kind}".rstrip(), role=role)
 
 
 def facts(pairs: Iterable[tuple[str, Child]]) -> Html:
-    """A list of names and values."""
+    """Return a list of names and values."""
     rows = (tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs)
     return tag("dl", *rows, class_="facts")
 

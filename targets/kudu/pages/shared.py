@@ -43,7 +43,7 @@ class NodePages(ABC):
 
     @abstractmethod
     def _routes(self) -> list[Route]:
-        """The pages that only this kind of node has."""
+        """Return the pages that only this kind of node has."""
 
     @abstractmethod
     def _role(self) -> str: ...
@@ -111,7 +111,7 @@ def health_page(data: Mapping[str, Any]) -> Plain:
 
 
 def partition_text(start: str, end: str) -> Html:
-    """A tablet's key range: encoded partition keys `[start, end)` in hexadecimal."""
+    """Return a tablet's key range: encoded partition keys `[start, end)` in hexadecimal."""
     if not start and not end:
         return tag("span", "all rows", class_="muted")
     return join(
@@ -124,7 +124,7 @@ def partition_text(start: str, end: str) -> Html:
 
 
 def columns_table(columns: list[Mapping[str, Any]]) -> Html:
-    """The columns of a schema, keys first."""
+    """Return the columns of a schema, keys first."""
     # dumps of tablet servers have only the ids and names of columns
     typed = any("type" in column for column in columns)
     rows = (

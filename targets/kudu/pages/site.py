@@ -149,7 +149,7 @@ def _indented(data: Any) -> str:
 
 
 def missing(what: str, query: Mapping[str, str]) -> Page:
-    """The page for a missing or an unknown `id` in the query."""
+    """Return the page for a missing or an unknown `id` in the query."""
     asked = query.get("id")
     why = f"add an id: /{what}?id=..." if asked is None else f"no {what} has the id {asked}"
     return Page({"error": why}, tag("p", why, class_="empty"), 400 if asked is None else 404)

@@ -71,7 +71,7 @@ class Admin:
         return _without_error(await self.must_answer(address, request))
 
     async def ask_leader(self, request: Call[Answer]) -> Answer:
-        """Return the answer of the leader, which may still have to be elected.
+        """Return the answer of the leader. If there is none yet, wait for its election.
 
         Raises `ToolError` if the answer contains an error, if no answer came, or if no master leads
         within the time limit.

@@ -139,7 +139,7 @@ def test_disagreeing_strata_are_reported():
 def cell(population, setting, runs, place, of, signature="c · r · cut · get", **more):
     """Build a row of `signature_cells`: failures of a population with this signature.
 
-    The last failing run is number `place` of the `of` runs in its setting.
+    The last failing run is run number `place` among the `of` runs in its setting.
     """
     day, run = f"2026-01-0{place % 9 + 1}", f"n/{population}"
     return {

@@ -21,7 +21,7 @@ def tar_files(files: Mapping[str, bytes], *, executable: frozenset[str] = frozen
 
 
 def tar_folder(name: str, mode: int) -> bytes:
-    """A tar archive with one empty folder."""
+    """Return a tar archive with one empty folder."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         info = tarfile.TarInfo(name)

@@ -213,7 +213,7 @@ class Engine:
             engine.close()
 
     def tail(self, container: str) -> list[str]:
-        """The last lines that an attached container wrote."""
+        """Return the last lines that an attached container wrote."""
         return list(self._tails.get(container, ()))
 
     # --- the engine itself -------------------------------------------------------------------
@@ -230,7 +230,7 @@ class Engine:
 
     @_repeated
     def image_id(self, tag: str) -> str | None:
-        """The id of an image; `None` if no image has that name."""
+        """Return the id of an image; `None` if no image has that name."""
         with self._translated(f"inspect the image {tag}"), _Unless(404):
             return str(self._api.inspect_image(tag)["Id"])  # type: ignore[no-untyped-call]
         return None

@@ -40,10 +40,10 @@ def _slug(run_id: str) -> str:
 
 
 def network_name(run_id: str) -> str:
-    """The name of the run's private network."""
+    """Return the name of the run's private network."""
     return f"harness-{_slug(run_id)}"
 
 
 def container_name(run_id: str, node: str, part: Part = Part.NODE) -> str:
-    """The name of the container or volume that is this `part` of a node."""
+    """Return the name of the container or volume that is this `part` of a node."""
     return f"{network_name(run_id)}-{node}{part.value}"

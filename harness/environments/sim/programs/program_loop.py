@@ -68,11 +68,11 @@ class ProgramLoop(StreamLoop):
         self.busy_until_ns = self.free_at_ns + takes_ns
 
     def local_ns(self) -> int:
-        """The node's monotonic clock at the end of the blocking calls so far."""
+        """Return the node's monotonic clock at the end of the blocking calls so far."""
         return self.clock.monotonic_ns() + self.free_at_ns - self.world.now_ns
 
     def wall_ns(self) -> int:
-        """The node's wall clock at the end of the blocking calls so far."""
+        """Return the node's wall clock at the end of the blocking calls so far."""
         return self.clock.wall_ns() + self.free_at_ns - self.world.now_ns
 
     def time(self) -> float:
