@@ -108,7 +108,7 @@ class _Order:
         self.reads = 0
 
     def gap_between(self, before: Step, step: Step) -> str | None:
-        """The reason why `step` may not follow `before` in the causal order; `None` if it may."""
+        """Return why `step` may not follow `before` in the causal order, or `None` if it may."""
         link = _seen(step).link
         if before.end != NEVER and step.begin < before.end:
             return f"{step} overlaps with {before}, so their causal order is not known"

@@ -123,7 +123,7 @@ class Scoreboard(msgspec.Struct, frozen=True, kw_only=True):
         return [score for score in self.scores if score.kind == kind and score.seeds]
 
     def untried(self, kind: str) -> list[Score]:
-        """The scores of one kind's rows that were not tried, as no soak can find the defect."""
+        """Return the scores of one kind's untried rows, whose defects no soak can find."""
         return [score for score in self.scores if score.kind == kind and not score.seeds]
 
     def tally(self, kind: str) -> Tally:

@@ -57,7 +57,7 @@ class Sitting:
         return self.cpu_s >= self._cpu_s_max
 
     def results(self, row: Row) -> Results:
-        """The results of a row by seed. With several workers, earlier seeds may be missing."""
+        """Return a row's results by seed. With several workers, earlier seeds may be missing."""
         return self._results[row.key]
 
     def is_found(self, row: Row) -> bool:

@@ -1,4 +1,4 @@
-"""A driver for a group of Raft replicas in the simulation, which checks them at the end."""
+"""A driver for a group of Raft replicas in the simulation. It checks the replicas at the end."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

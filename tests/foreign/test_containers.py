@@ -197,7 +197,7 @@ def explained(kind, history):
 
 
 def random_history(kind, rng):
-    """A history of a few clients whose answers come from one state; some answers are corrupted."""
+    """Return a history of a few clients, with answers from one state. Some are corrupted."""
     model, state, calls = KINDS[kind]
     states = [state]
     lines, open_, process = [], {}, 3

@@ -73,7 +73,7 @@ class Behaving:
 
 
 def toy_target(*, client=None, **overrides):
-    """The toy register with a system defined by the test; `client(env, process)` makes clients."""
+    """Return the toy register, with a system defined by the test. `client` makes clients."""
     target = load_plugin("targets", "toy-register")
 
     def opened(deployment):

@@ -113,7 +113,7 @@ class DockerCluster(RealCluster[DockerNode]):
         return {name: run.pid for name, run in up.items() if run is not None and run.pid}
 
     async def usage(self, node: str) -> Usage:
-        """The memory and disk use of the node's processes, without the size of its volume."""
+        """Return the memory and disk use of the node's processes, without its volume's size."""
         return await self._in_thread(self._engine.usage, self._node(node).container)
 
     def data_place(self, node: str) -> str:
@@ -157,7 +157,7 @@ class DockerCluster(RealCluster[DockerNode]):
     # --- the end -----------------------------------------------------------------------------
 
     async def close(self, remove: Callable[[], object]) -> None:
-        """Call `remove`, which removes all containers, and wait until all threads have ended."""
+        """Call `remove` to remove all containers, and wait until all threads have ended."""
         self._containers.ending = True
         for entry in self._nodes.values():
             entry.close()

@@ -232,7 +232,7 @@ class Blueprint:
         }
 
     def keeper(self, node: str) -> ContainerSpec:
-        """The specification of the node's keeper, the container that owns the network namespace."""
+        """Return the specification of the node's keeper, which owns the network namespace."""
         place = self.places[node]
         return ContainerSpec(
             name=place.keeper,
@@ -296,7 +296,7 @@ class Blueprint:
         return {volume: clocks.SHARED_MEMORY} if volume else {}
 
     def filled(self, node: str, words: Sequence[str]) -> tuple[str, ...]:
-        """The command `words` of a node, with its placeholders filled for the node's container."""
+        """Return the command `words` of a node, with placeholders filled for its container."""
         command = tuple(sources.fill(word, self.specs[node], self._ports) for word in words)
         if command[:1] == (sys.executable,):
             # this path is on the driver's machine, and may not exist in the image
@@ -364,7 +364,7 @@ class Blueprint:
         return tar_files(filled, executable=scripts) if filled else None
 
     def kept_data(self, node: str) -> Path | None:
-        """The folder with the node's initial data; `None` if the node starts with an empty disk."""
+        """Return the folder with the node's initial data, or `None` for an empty disk."""
         return None if self._plan.data is None else self._plan.data / node
 
     def node_file(
@@ -376,7 +376,7 @@ class Blueprint:
         variant: str = BASE,
         pages: Mapping[str, tuple[str, int]] = MappingProxyType({}),
     ) -> bytes:
-        """A tar archive with the `NodeFile` for one start of the node, to be unpacked at `/`.
+        """Return a tar archive with the `NodeFile` for one start of the node. Unpack it at `/`.
 
         `pages` maps `node:port` to the published address of the node's web pages.
         """
@@ -397,7 +397,7 @@ class Blueprint:
         return tar_files({_NODE_FILE[1:]: msgspec.json.encode(file)})
 
     def data_folder(self, node: str) -> bytes | None:
-        """A tar archive with an empty data folder that every user of a container may write to.
+        """Return a tar archive with an empty data folder, to which every user may write.
 
         Returns `None` for the default user in the harness's image, which already has such a folder.
         """

@@ -203,7 +203,7 @@ class RealNetwork:
             ) from None
 
     def bound(self, port: int) -> tuple[str, int]:
-        """The host and TCP port to bind for `port`; raises `ValueError` if it is undeclared."""
+        """Return the host and TCP port to bind for `port`. Raises `ValueError` if undeclared."""
         if port not in self._listen:
             raise ValueError(
                 f"{self._name} may not listen on {port}; its NodeSpec declares only the ports "

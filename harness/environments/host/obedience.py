@@ -1,4 +1,4 @@
-"""A node's end of the control channel (`host.control`), which is its standard input.
+"""A node's end of the control channel (`host.control`): the node's standard input.
 
 Standard input is a control channel only if it is a pipe or a socket. A node that was started by
 hand, at a terminal or without input, has no driver. If the input ends, the driver is gone. The node

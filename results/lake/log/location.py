@@ -170,7 +170,7 @@ class Place:
         return [name for name, is_table in zip(names, there, strict=True) if is_table]
 
     def empty_folders(self) -> list[str]:
-        """The names of empty folders. A process killed while it creates a lake may leave some."""
+        """Return the names of empty folders, which a killed creation of a lake may leave."""
         with troubles(self.uri):
             infos = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
             return [

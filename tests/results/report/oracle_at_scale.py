@@ -310,7 +310,7 @@ class AtScale(Oracle):
         return answer(groups, "by", "value", of=of)
 
     def _sizes(self):
-        """Return each run's bytes: its share of the partition, by lines of its history."""
+        """Return each run's share of its partition's bytes, in proportion to its lines."""
         stored, lines = defaultdict(int), defaultdict(int)
         for path in (self.store / ".lake").glob("*/*.parquet"):
             (row,) = pq.read_table(path, columns=["label", "day"]).slice(0, 1).to_pylist()

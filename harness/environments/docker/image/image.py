@@ -37,7 +37,7 @@ PYTHON_VERSION: Final = "3.11"
 _REGISTRY_BASE: Final = f"python:{PYTHON_VERSION}-slim-{debian.SUITE}"
 _REPOSITORY: Final = "harness-node"
 NEWEST: Final = f"{_REPOSITORY}:latest"
-"""One more name of the newest node image, for files that cannot contain a hash."""
+"""A second name for the newest node image, for files that cannot contain a hash."""
 _NODE_REQUIREMENTS: Final = ("h11", "msgspec")  # the only third-party packages that nodes import
 _PULL_TIMEOUT_S: Final = 30
 _WHEELS_TIMEOUT_S: Final = 900

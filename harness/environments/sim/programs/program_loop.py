@@ -49,7 +49,7 @@ class ProgramLoop(StreamLoop):
         return self._pretend.get(name)
 
     def mark_system(self) -> None:
-        """Hide the current task, which runs the program, from the program."""
+        """Hide the current task from the program, because this task runs the program."""
         self._system = asyncio.current_task()
 
     def is_system(self, task: asyncio.Task[Any]) -> bool:

@@ -47,7 +47,7 @@ EXTRAS: Final = frozenset({"spark", "report"})
 SOURCES: Final = ("pyspark",)  # requirements without published wheels
 _REPOSITORY: Final = "harness-executor"
 NEWEST_EXECUTOR: Final = f"{_REPOSITORY}:latest"
-"""One more name of the newest executor image."""
+"""A second name for the newest executor image."""
 _HERE: Final = Path(__file__).parent
 _FILES: Final = ("Dockerfile", "entrypoint.sh")
 _ABOVE: Final = "ARG BASE\nFROM ${BASE}\nCOPY app /opt/harness/app\n"
