@@ -24,6 +24,7 @@ permits.
 | change-renamed       | an alter or rename acts under the new name that a concurrent rename gave, |
 |                      | and a rename changes only its part of that name: database or table        |
 | torn-get             | a get shows a mixture of a table before and after a concurrent change     |
+| half-made            | tablets of a removed table run, are deleted and are created again         |
 | orphan-replicas      | a server keeps a replica of a tablet that the catalog does not know,      |
 |                      | or a copy that its group never took in                                    |
 
@@ -50,6 +51,7 @@ __all__ = [
     "DROP_MISSED",
     "DROP_RENAMED",
     "DROP_TWICE",
+    "HALF_MADE",
     "LOST_AFTER_POWER_CUT",
     "NAME_GAP",
     "ORPHAN_REPLICAS",
@@ -77,6 +79,7 @@ DROP_TWICE: Final = "drop-twice"
 DROP_RENAMED: Final = "drop-renamed"
 DROP_MISSED: Final = "drop-missed"
 CHANGE_RENAMED: Final = "change-renamed"
+HALF_MADE: Final = "half-made"
 TORN_GET: Final = "torn-get"
 ORPHAN_REPLICAS: Final = "orphan-replicas"
 

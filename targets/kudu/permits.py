@@ -10,6 +10,7 @@ from typing import Final
 from harness.permits import (
     DDL_TWICE,
     DIRTY_CREATE,
+    HALF_MADE,
     LOST_AFTER_POWER_CUT,
     NAME_GAP,
     STALE_READ,
@@ -77,7 +78,7 @@ _PERMITS: Final[dict[Bug, Permit]] = {
         rules={CATALOG: ("refusals",)},
     ),
     Bug.KUDU_495_SPLIT: Permit(
-        name="half-made",
+        name=HALF_MADE,
         why="a table and its tablets are written separately",
         rules={CATALOG: ("tablet-states", "coverage", "settled")},
     ),

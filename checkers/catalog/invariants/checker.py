@@ -81,7 +81,7 @@ class CatalogInvariantsChecker(Checker):
                     findings.gap("the target had settled, but not any more when its state was read")
         else:
             findings.gap("the run ended before its final snapshot")
-        check_checkpoints(history, findings)
+        check_checkpoints(history, snapshot, findings)
         check_column_ids(history, snapshot, findings)
         check_answers(history, snapshot, findings)
         check_refusals(history, findings)

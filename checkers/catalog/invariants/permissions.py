@@ -16,6 +16,7 @@ from harness.ops import History, Pair
 from harness.permits import (
     DDL_TWICE,
     DIRTY_CREATE,
+    HALF_MADE,
     LOST_AFTER_POWER_CUT,
     STALE_READ,
     lossy_cuts,
@@ -76,6 +77,10 @@ class Permissions:
     def lost_by(self, time_ns: float) -> str | None:
         """Return `LOST_AFTER_POWER_CUT` if the power was cut at or before `time_ns`."""
         return LOST_AFTER_POWER_CUT if any(op.time <= time_ns for op in self._cuts) else None
+
+    def half_made(self) -> str | None:
+        """Return `HALF_MADE` if the profile permits tablets that run without a table."""
+        return HALF_MADE if HALF_MADE in self.permits else None
 
     def dirty(self, pair: Pair, name: str) -> str | None:
         """Return `DIRTY_CREATE` if a create of `name` was under way during `pair`."""

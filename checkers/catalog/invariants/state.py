@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from checkers.catalog.invariants.permissions import CatalogFindings
-from checkers.catalog.invariants.snapshot import LIVE_TABLES, Snapshot
+from checkers.catalog.invariants.snapshot import DEAD_TABLETS, LIVE_TABLES, Snapshot
 from checkers.catalog.sentences import table_words
 from checkers.verdict.sentences import seconds
 from harness.ops import History, OpType
@@ -170,8 +170,13 @@ def _leaders_named(snapshot: Snapshot) -> Iterator[tuple[str, int, str, str]]:
                 yield tablet["id"], consensus["term"], consensus["leader_uuid"], name
 
 
-def check_checkpoints(history: History, findings: CatalogFindings) -> None:
+def check_checkpoints(
+    history: History, snapshot: Snapshot | None, findings: CatalogFindings
+) -> None:
     """Report the divergences that the harness found by comparing replicas' checkpoints.
+
+    The permit `half-made` covers tablets that run although their table was removed: each new leader
+    may create their replicas again, which begin at term 1 with an empty log.
 
     The number of comparisons is recorded at the end of a run. A divergence is a violation even if
     this number is missing.
@@ -182,6 +187,9 @@ def check_checkpoints(history: History, findings: CatalogFindings) -> None:
     for op in history.facts("divergence"):
         value = op.value
         (node, other), (then, later) = value["nodes"], value["times_ns"]
+        permit = findings.may.lost_by(later)
+        if permit is None and snapshot is not None and _lost_its_table(snapshot, value["group"]):
+            permit = findings.may.half_made()
         group = "the system catalog" if value["group"] == "master" else f"tablet {value['group']}"
         if value["what"] == "leader":
             findings.look("elections")
@@ -190,7 +198,7 @@ def check_checkpoints(history: History, findings: CatalogFindings) -> None:
                 f"{node} at {seconds(then)} s and {other} at {seconds(later)} s both led {group} "
                 f"in term {value['index']}.",
                 op.index,
-                permit=None if value["group"] == "master" else findings.may.lost_by(later),
+                permit=None if value["group"] == "master" else permit,
             )
             continue
         had = _DIVERGED.get(value["what"], f"announced different values ({value['what']})")
@@ -200,8 +208,17 @@ def check_checkpoints(history: History, findings: CatalogFindings) -> None:
             f"{node} at {seconds(then)} s and {other} {again}at {seconds(later)} s {had} at index "
             f"{value['index']} of {group}: {' and '.join(map(str, value['values']))}.",
             op.index,
-            permit=findings.may.lost_by(later),
+            permit=permit,
         )
+
+
+def _lost_its_table(snapshot: Snapshot, tablet_id: str) -> bool:
+    """Whether the tablet is still in use although its table was removed."""
+    tablet = snapshot.tablets.get(tablet_id)
+    if tablet is None or tablet["state"] in DEAD_TABLETS:
+        return False
+    table = snapshot.tables.get(tablet["table_id"])
+    return table is None or table["state"] == "REMOVED"
 
 
 _DIVERGED: Final = {"log": "had applied different entries", "state": "held different states"}

@@ -10,7 +10,7 @@ import pytest
 
 from checkers.catalog.invariants import CatalogInvariantsChecker
 from harness.ops import CheckResult, OpType, Verdict
-from harness.permits import ORPHAN_REPLICAS, Permit, fact_of
+from harness.permits import HALF_MADE, ORPHAN_REPLICAS, Permit, fact_of
 from tests.support.histories import Writer
 
 Json = dict[str, Any]
@@ -625,6 +625,32 @@ def test_replicas_that_differed_along_the_run_convict(more, words):
     assert broken(result) == ["checkpoints"]
     assert words in result.reason
     assert index in result.operations
+
+
+@pytest.mark.parametrize("what", ["log", "leader"])
+@pytest.mark.parametrize(
+    ("group", "state", "permits", "permitted"),
+    [
+        ("C1", "RUNNING", [HALF_MADE], True),  # its table was removed
+        ("C1", "RUNNING", [], False),
+        ("C1", "DELETED", [HALF_MADE], False),
+        ("A1", "RUNNING", [HALF_MADE], False),
+        ("master", "RUNNING", [HALF_MADE], False),
+    ],
+)
+def test_tablets_of_removed_tables_may_start_again(what, group, state, permits, permitted):
+    h, snapshot = sound_history(), sound_snapshot()
+    rules = {"catalog-invariants": ("tablet-states",)}
+    h.fact("permits", fact_of("legacy", [Permit(name=n, why="", rules=rules) for n in permits]))
+    for dump in snapshot["masters"].values():
+        dump["tablets"][3]["state"] = state
+    h.fact("divergence", divergence(group=group, what=what))
+    rule = "checkpoints" if what == "log" else "elections"
+    result = judge(h, snapshot)
+    if permitted:
+        assert result.verdict is Verdict.PERMITTED
+    else:
+        assert rule in broken(result)
 
 
 def test_a_divergence_convicts_a_run_that_never_ended():
