@@ -14,9 +14,11 @@ from targets.kudu.rpc import (
     RpcClient,
     RpcConnectionError,
     RpcRemoteError,
+    RpcServer,
     RpcTimeoutError,
     parse_address,
 )
+from targets.kudu.rpc.wire import ERROR, FRAME_DECODER, request_frame
 from tests.async_tests import on
 from tests.faults.door import door
 from tests.rpc.nodes import (
@@ -221,6 +223,15 @@ async def test_a_busy_service_refuses_unread_and_others_go_on(session):
     assert not any(error.sent for error in busy)
     assert outcomes[-1] == Pong(1)
     assert (len(busy), await slow(client, 0.0)) == (3, Pong(1))
+
+
+def test_calls_that_a_busy_server_refuses_count_as_put_off():
+    server = RpcServer(None, PORT, calls_in_flight_max=0)
+    server.serve(lambda _request, _peer: Pong(1), Echo)
+    request = FRAME_DECODER.decode(request_frame(1, Echo(1)))
+    error = FRAME_DECODER.decode(server._dispatch(request, None))
+    assert error.kind == ERROR
+    assert (server.calls, server.put_off) == ({Echo.method: 1}, {Echo.method: 1})
 
 
 @on(simulate)

@@ -95,7 +95,9 @@ class RpcServer:
         self.calls: dict[str, int] = {}
         """The number of calls of each method since this server was created."""
         self.put_off = Counter[str]()
-        """The number of calls of each method that handlers postponed; callers resend them."""
+        """The number of calls of each method that callers have to resend, since the server was busy
+        (`calls_in_flight_max`) or the handler postponed the call.
+        """
         self._listener: Listener | None = None
 
     @property
@@ -161,6 +163,7 @@ class RpcServer:
         service = method.service
         in_flight = self._in_flight.get(service, 0)
         if in_flight >= self._calls_in_flight_max:
+            self.put_off[method.name] += 1
             message = f"too busy: {in_flight} calls of {service} are in flight"
             return error_frame(call.call_id, BUSY, message)
         try:
