@@ -270,7 +270,7 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
             replica_made=1.2, replica_copied=1.2, fault=5,
         ),
         _limit(
-            "calls of AlterSchema", "calls", f"{service}.AlterSchema {CARRIED_OUT}", 60, why,
+            "calls of AlterSchema", "calls", f"{service}.AlterSchema", 60, why,
             tablet_altered=2, fault=10,
         ),
         _limit(
