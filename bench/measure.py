@@ -21,7 +21,8 @@ from harness.environments import procfs
 ROOT: Final = Path(__file__).resolve().parent.parent
 _LOOK_S: Final = 0.02
 _CLOCK_OF_PROCESS: Final = 2
-"""The number of a process's CPU clock (all its threads) for clock_getcpuclockid(3)."""
+"""The part of a clock id that selects the CPU time of a whole process; see clock_getcpuclockid(3).
+"""
 _PEAKS: Final = """
 import sys
 from harness.soak.result import memory_bytes_max

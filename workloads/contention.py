@@ -17,7 +17,7 @@ from harness.plugins import Option
 from harness.vocabularies import Call
 
 _BURST_PERCENT: Final = 30
-"""The percentage of the operations outside bursts that begin a burst."""
+"""The probability, in percent, that an operation outside a burst begins a burst."""
 READERS: Final = Option("readers", 25, "percentage of clients that only read", within=(0, 100))
 _BURST_MAX: Final = 1000
 NAMES_MAX: Final = 10_000

@@ -274,7 +274,8 @@ class DdlWorkload(Workload):
         kinds: tuple[type[Get | Locate | IsCreateDone | IsAlterDone], ...]
         kinds = (Get, Locate, IsCreateDone, IsAlterDone)
         if int(case.workload_options["unplaceable"]):
-            kinds = (Get, IsCreateDone, IsAlterDone)  # a master may always refuse to locate
+            # Masters refuse to locate a table that was never placed, and final reads must succeed.
+            kinds = (Get, IsCreateDone, IsAlterDone)
         looks = [kind(name) for name in names[:DONE_MAX] for kind in kinds]
         return tuple(map(Request.of, [List(), *looks, *map(Get, names[DONE_MAX:])]))
 

@@ -61,7 +61,7 @@ def _name(number: int) -> tuple[str, str]:
     return DATABASES[number % len(DATABASES)], f"t{number}"
 
 
-# `op_timeout_s` is 8 s, since clients retry a lost call only after their socket timeout.
+# `op_timeout_s` is 8 s, longer than the socket timeout after which clients retry a lost call.
 class HmsDdlWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
     """DDL on few names, and polls of the event log."""
 

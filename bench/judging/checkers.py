@@ -41,7 +41,7 @@ GO_MEMORY_GB = 6
 
 @dataclass(frozen=True)
 class Time:
-    """A time in ms, or why it is missing. `recorded`: it was measured on another occasion."""
+    """A time in ms, or why it is missing. `recorded` times were measured on another occasion."""
 
     ms: float | None
     why: str = ""

@@ -1,8 +1,8 @@
 """Measures the reader of Jepsen's EDN: `python -m bench.judging.edn [MEGABYTES]`.
 
 Generates files with values of several shapes, in which invocations and completions alternate. Each
-file is read in three ways: as EDN forms; as ops, like in `harness check`; and by only the exact
-reader, which is slow. Some further files are formatted differently from Clojure's output. Times are
+file is read in three ways: as EDN forms; as ops, as in `harness check`; and by the exact reader
+alone, which is slow. Some further files are formatted differently from Clojure's output. Times are
 CPU seconds of one process, the best of three. The last column is the resident memory that reading
 added.
 """

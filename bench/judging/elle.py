@@ -42,9 +42,11 @@ KINDS = ("list-append", "rw-register")
 LINES_MAX = 12
 PLANTED = ("none", "skew", "stale")
 GENERATED_ALONE_MAX = 1_000_000
-"""Generation alone is measured with at most this many transactions: its time is linear."""
+"""The maximum number of transactions that are generated to measure generation alone. The time for
+more transactions is extrapolated, since it is linear.
+"""
 NOISE_SHARE = 0.1
-"""A parsing time below this share of the generation time is printed as noise."""
+"""If parsing takes less than this share of the generation time, the table says "in the noise"."""
 
 
 def transactions(count: int, *, lists: bool, seed: int = 1) -> Iterator[Transaction]:

@@ -85,13 +85,13 @@ def measured(store: Path, uri: str) -> Measured:
     """Fill a lake, compact it, and print the cost of both."""
     runs, appends, cpu_s, wall_s, peak_mb = peaks_mb(CHILD.format("fill"), str(store), uri)
     print(
-        f"{runs:,.0f} runs in {appends:.0f} appends: {runs / cpu_s:.0f} runs/s of CPU "
-        f"({1000 * cpu_s / runs:.2f} ms a run), {wall_s:.1f} s wall, peak {peak_mb:.0f} MiB"
+        f"{runs:,.0f} runs in {appends:.0f} appends: {runs / cpu_s:.0f} runs per CPU second "
+        f"({1000 * cpu_s / runs:.2f} ms per run), {wall_s:.1f} s wall, peak {peak_mb:.0f} MiB"
     )
     _, size = files(uri, "as ingested")
     cpu_more_s, wall_more_s, peak_more_mb = peaks_mb(CHILD.format("merge"), uri)
     print(
-        f"compacted: {1000 * cpu_more_s / runs:.2f} ms of CPU a run, {wall_more_s:.1f} s wall, "
+        f"compacted: {1000 * cpu_more_s / runs:.2f} ms of CPU per run, {wall_more_s:.1f} s wall, "
         f"peak {peak_more_mb:.0f} MiB"
     )
     count, size = files(uri, "compacted")
@@ -105,12 +105,12 @@ def files(uri: str, when: str) -> tuple[int, int]:
     runs = sum(file.rows for file in snapshot.files("runs"))
     sizes = {table: [file.size_bytes for file in snapshot.files(table)] for table in schemas()}
     count, total = sum(map(len, sizes.values())), sum(map(sum, sizes.values()))
-    print(f"{when}: {count} files, {total / runs:,.0f} bytes a run, {total / MB:.1f} MB")
+    print(f"{when}: {count} files, {total / runs:,.0f} bytes per run, {total / MB:.1f} MB")
     for table, bytes_of in sizes.items():
         if bytes_of:
             print(
                 f"    {table:11} {len(bytes_of):5} files of {min(bytes_of) / MB:.1f} to "
-                f"{max(bytes_of) / MB:.1f} MB, {sum(bytes_of) / runs:8,.0f} bytes a run"
+                f"{max(bytes_of) / MB:.1f} MB, {sum(bytes_of) / runs:8,.0f} bytes per run"
             )
     return count, total
 
@@ -175,14 +175,14 @@ def growth(points: Sequence[Measured]) -> None:
         ratio = (more.cpu_s / more.runs) / (less.cpu_s / less.runs)
         merging = (more.merging_cpu_s / more.runs) / (less.merging_cpu_s / less.runs)
         print(
-            f"cost a run at {more.runs:,} against {less.runs:,}: {ratio:.2f} times, of a "
-            f"compaction {merging:.2f} times; {more.files} files against {less.files}"
+            f"with {more.runs:,} runs, a run costs {ratio:.2f} times as much as with {less.runs:,} "
+            f"(its compaction {merging:.2f} times); {more.files} files instead of {less.files}"
         )
     last, times = points[-1], LARGER / points[-1].runs
     print(
-        f"so {LARGER:,} runs would take {last.cpu_s * times / 3600:.1f} h of CPU and "
-        f"{last.merging_cpu_s * times / 3600:.1f} h to be compacted, in {last.files * times:,.0f} "
-        "files at most: files of small tables grow before new ones are made"
+        f"so {LARGER:,} runs would take {last.cpu_s * times / 3600:.1f} h of CPU, plus "
+        f"{last.merging_cpu_s * times / 3600:.1f} h for compaction, and at most "
+        f"{last.files * times:,.0f} files (fewer, since small tables fill their files first)"
     )
 
 
@@ -207,12 +207,12 @@ def main() -> int:
             print(f"\ndistinct: {len(folders):,} runs of {', '.join(map(str, stores))}")
             points = [measured(repeated(folders, scratch / "0", len(folders)), f"{below}/distinct")]
             for count in [int(word) for word in options.runs.split(",") if word]:
-                print(f"\nrepeated: {count:,} runs, which are these {len(folders):,} again")
+                print(f"\nrepeated: {count:,} runs, copied from these {len(folders):,}")
                 store = repeated(folders, scratch / str(count), count)
                 points.append(measured(store, f"{below}/runs-{count}"))
                 shutil.rmtree(store)
     print(f"\n{machine()}")
-    print(f"distinct runs: {points[0].bytes_a_run:,.0f} bytes a run")
+    print(f"distinct runs: {points[0].bytes_a_run:,.0f} bytes per run")
     if points[1:]:
         growth(points[1:])
     return 0

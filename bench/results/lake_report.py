@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MASTER: Final = "local[2]"
-SET_CHILD_SUBREAPER: Final = 36  # number of this operation in prctl(2)
+SET_CHILD_SUBREAPER: Final = 36  # the number of PR_SET_CHILD_SUBREAPER for prctl(2)
 RUNS_AN_APPEND: Final = 5_000
 CHECKS: Final = "checks, all new"
 CHILD: Final = """
@@ -250,7 +250,7 @@ def measured(options: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, 
 def times_the_loop(costs: Mapping[str, Mapping[int, Cost]], sizes: Iterable[int]) -> str:
     """Format the costs of pool and Spark relative to the loop, by number of runs."""
     return "\n".join(
-        f"checks of {runs:,} new runs, CPU against the loop: "
+        f"checks of {runs:,} new runs, CPU time relative to the loop: "
         + ", ".join(
             f"{who} {costs[who][runs].cpu_s / costs['loop'][runs].cpu_s:.2f}"
             for who in ("pool", "spark")
@@ -266,7 +266,7 @@ def break_even(duckdb: Mapping[int, Cost], spark: Mapping[int, Cost]) -> str:
     """
     sizes = sorted(duckdb)
     if len(sizes) < 2:
-        return "no break-even: it takes measurements of two sizes"
+        return "no break-even: this needs measurements of two sizes"
     less, more = sizes[0], sizes[-1]
     slope = {
         name: (costs[more].cpu_s - costs[less].cpu_s) / (more - less)
@@ -277,12 +277,13 @@ def break_even(duckdb: Mapping[int, Cost], spark: Mapping[int, Cost]) -> str:
         for name, costs in (("duckdb", duckdb), ("spark", spark))
     }
     text = ", ".join(
-        f"{name} {start[name]:.1f} s and {1e6 * slope[name]:.0f} us a run" for name in slope
+        f"{name} {start[name]:.1f} s plus {1e6 * slope[name]:.0f} us per run" for name in slope
     )
     if slope["spark"] >= slope["duckdb"]:
         more_cores = slope["spark"] / slope["duckdb"]
         return (
-            f"{text}: never on one machine; with {more_cores:.1f} times the cores in the long run"
+            f"{text}: Spark never breaks even on one machine, but in the long run with "
+            f"{more_cores:.1f} times the cores"
         )
     at = (start["spark"] - start["duckdb"]) / (slope["duckdb"] - slope["spark"])
     return f"{text}: break-even at {at:,.0f} runs"

@@ -214,7 +214,7 @@ def measured(uri: str) -> None:
     """Serve a lake and print a table of times."""
     with served(uri) as (port, pid):
         now, most = memory_mb(pid)
-        print(f"memory then: {now:.0f} MiB, at most {most:.0f} MiB\n")
+        print(f"memory at the start: {now:.0f} MiB, peak {most:.0f} MiB\n")
         print(f"| {'page':30} | first ms | warm ms | CPU ms | kB |\n|{'-' * 32}|---|---|---|---|")
         for name, paths in pages(port).items():
             first_ms, body = asked(port, paths[0])
@@ -227,7 +227,7 @@ def measured(uri: str) -> None:
                 f"{len(body) / 1000:.0f} |"
             )
         now, most = memory_mb(pid)
-        print(f"\nmemory after all of it: {now:.0f} MiB, at most {most:.0f} MiB")
+        print(f"\nmemory after all requests: {now:.0f} MiB, peak {most:.0f} MiB")
 
 
 def main() -> int:

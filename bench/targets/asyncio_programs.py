@@ -85,7 +85,7 @@ def seeds(program: str, count: int, store: str) -> None:
             f"{different[:5]}, verdicts {counts}, {time.process_time() - begun:.0f} CPU s",
             flush=True,
         )
-    print(f"{program}: invalid are the seeds {verdicts.get('invalid', [])}", flush=True)
+    print(f"{program}: the invalid seeds are {verdicts.get('invalid', [])}", flush=True)
 
 
 def race(program: str, count: int, store: str) -> None:
@@ -95,7 +95,7 @@ def race(program: str, count: int, store: str) -> None:
         if report["verdict"] == "invalid":
             print(f"{program} --race: found by seed {seed}", flush=True)
             return
-    print(f"{program} --race: not found by {count} seeds", flush=True)
+    print(f"{program} --race: not found by any of {count} seeds", flush=True)
 
 
 # --- other simulators ---------------------------------------------------------------------------

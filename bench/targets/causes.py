@@ -53,7 +53,7 @@ from results.why.variants import Variant, variants_of
 SEEDS_MAX: Final = 20
 SUBJECTS_MAX: Final = 3
 SCREENED: Final = range(1000, 1004)
-"""The seeds that choose between failing cases. The table has others, so its rates are fair."""
+"""Seeds for choosing between failing cases. The table uses other seeds, so its rates are fair."""
 SHORT: Final = {"time_limit_s": 12.0, "interval_s": 4.0, "duration_s": 3.0}
 """A short run, which costs a fifth of a run of a minute."""
 LONG_S: Final = 20.0
@@ -61,7 +61,7 @@ LONG_S: Final = 20.0
 AT: Final = " at "
 SHORT_SEEDS_MAX: Final = 8
 AFTER_S: Final = 1.0
-"""Time that is left after the failure when a case is cut."""
+"""How long a cut case goes on after its failure, in seconds."""
 LIVENESS: Final = "liveness"
 NONE_NEEDED: Final = "none needed"
 FAULTY: Final = ("--nemesis", "--fault")

@@ -51,7 +51,10 @@ def size_of(item: object) -> int:
 
 
 def sizes(roots: list[Any]) -> Counter[str]:
-    """Add up the bytes of all objects reachable from `roots`, by the target's class with them."""
+    """Add up the bytes of all objects reachable from `roots`, by class of the target.
+
+    An object of another class, such as a list, counts for the target's class that refers to it.
+    """
     modules = {
         id(vars(module)) for module in [*sys.modules.values()] if hasattr(module, "__dict__")
     }
@@ -112,7 +115,7 @@ class Samples:
                 verdict = "GROWS"
                 self.growing.append(node)
             yield f"{node:<5}{totals}  {verdict}: x {growth:.3f} from minute {FLAT_FROM_MINUTE} on"
-        yield "Bytes that all nodes together hold more, by the class that holds them:"
+        yield "Growth in bytes, over all nodes, by the class that holds the memory:"
         yield from (f"{size:>9,}  {owner}" for owner, size in grown.most_common(SHOWN))
 
 
@@ -139,7 +142,7 @@ def main() -> int:
     measured = run(load, options.seed, body)
     print(*samples.lines(), sep="\n")
     print(
-        f"{measured.ok} operations ok, {measured.not_ok} not, in {measured.simulated_s:.0f} "
+        f"{measured.ok} operations ok, {measured.not_ok} not ok, in {measured.simulated_s:.0f} "
         f"simulated s and {measured.cpu_s:.0f} CPU s on one core of {machine()}"
     )
     return 1 if samples.growing or not measured.ok else 0

@@ -228,18 +228,18 @@ def main() -> None:
     for seed, measured in enumerate(runs):
         print(
             f"seed {seed}: {measured.simulated_s:.0f} simulated s in {measured.cpu_s:.2f} CPU s = "
-            f"{measured.speed:.0f} a CPU s; {measured.ok / measured.simulated_s:.1f} op/s ok, "
-            f"{measured.not_ok} not ok"
+            f"{measured.speed:.0f} s per CPU second; "
+            f"{measured.ok / measured.simulated_s:.1f} op/s ok, {measured.not_ok} not ok"
         )
     median = statistics.median(measured.speed for measured in runs)
     goal = "" if options.rows else f" (goal {GOAL})"
-    print(f"median {median:.0f} simulated s a CPU s{goal} on one core of {machine()}")
+    print(f"median {median:.0f} simulated s per CPU second{goal} on one core of {machine()}")
     if not options.profile:
         target_us = 1e6 * min(measured.cpu_s / measured.rpcs for measured in runs)
         kernel_us = 1e6 * rpc_s()
         print(
-            f"an RPC of the target: {target_us:.1f} us, all included; of the kernel: "
-            f"{kernel_us:.1f} us; ratio {target_us / kernel_us:.1f}"
+            f"the whole run cost {target_us:.1f} us per RPC; a bare RPC in the simulation's kernel "
+            f"costs {kernel_us:.1f} us; ratio {target_us / kernel_us:.1f}"
         )
 
 

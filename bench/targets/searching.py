@@ -46,12 +46,12 @@ SEARCHES: Final[tuple[Search, ...]] = get_args(Search)
 SEEDS_APART: Final = 10_000
 RESAMPLES: Final = 2000
 HARD: Final = (
-    # Mutants that default soaks find late, or not within 30 seeds of 60 s.
+    # Mutants that default soaks find late, or not at all within 30 seeds of 60 s each.
     *("any-log-wins", "column-ids-reused", "list-in-two-steps", "locate-leaves-out-a-tablet"),
     *("long-lease", "old-terms-by-counting", "recovery-drops-last", "refusals-unconfirmed"),
     *("term-not-saved", "vote-not-saved", "wal-never-syncs", "leader-counts-before-durable"),
     *("marks-cleared-when-sent", "stale-install"),
-    # Bug switches, without the options and faults in their ledger rows.
+    # Bug switches, which are searched for without the options and faults in their ledger rows.
     *("KUDU-495-SPLIT", "KUDU-1374", "LEADER-FLAP-ABA", "ORDER-DELETE", "KUDU-1358", "NO-LEASE"),
 )
 
@@ -106,7 +106,7 @@ def campaign(defect: str, search: Search, number: int, limit_s: float, cap_s: fl
                         checkers=tuple(c.checker for c in result.checkers
                                        if c.verdict == "invalid"),
                     )  # fmt: skip
-    raise AssertionError("a campaign has more CPU time than seeds")
+    raise AssertionError("a campaign ran out of seeds before its CPU time was used")
 
 
 def campaigns(arguments: argparse.Namespace) -> Iterator[Campaign]:

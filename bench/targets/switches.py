@@ -12,7 +12,7 @@ TARGETS: Final = ("kudu", "hive")
 
 
 def found_switches(only: Collection[str] | None = None) -> list[tuple[Row, Case]]:
-    """Return the rows of these switches, or of all, each with the case of its ledger's seed.
+    """Return an exam row and its case for each switch in `only` (default: all switches).
 
     There is no row for a switch that no soak finds. Raises `UsageError` for an unknown name.
     """

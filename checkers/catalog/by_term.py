@@ -27,7 +27,7 @@ from checkers.linearizability import Limits, Result, check_operations
 from checkers.linearizability.partial import Fact, PartialOutcome, keeps, verified
 
 STEPS_MAX: Final = 100_000
-"""The limit of steps of this search; most orders by terms take a few hundred."""
+"""The maximum number of steps of this search. Most orders by terms need a few hundred."""
 _LIMITS: Final = Limits(steps=STEPS_MAX)
 _Moment = tuple[int, float]
 """A pair (term, time within the term)."""

@@ -323,8 +323,8 @@ def _answer(op: Op) -> Answer:
     if f == "list":
         listing = tuple((e[0], _text(e[1]), e[2]) for e in _field(op, "tables"))
         if len({name for name, _, _ in listing}) != len(listing):
-            # No state has two tables with one name. Repeating all entries makes a list that the
-            # model refuses in every state.
+            # A list with the same name twice is wrong in every state. Repeating all its entries
+            # makes sure that the model refuses it.
             listing = (*listing, *listing)
         return Answer("ok", listing=listing)
     columns = value.get("columns") if f == "get" else None
@@ -387,8 +387,8 @@ def catalog_history(history: History, *, again: bool = False) -> CatalogHistory:
                 continue
             if call.f == "create" and key in ids:
                 sight, by = sights[ids[key]]
-                # An answer showed the table before its create was invoked. The create's outcome
-                # stays unknown, so the search refutes the history.
+                # If an answer showed the table before its create was invoked, the create's outcome
+                # stays unknown, so that the search refutes the history.
                 if sight > call.index:
                     returned, seen[call.index] = sight, by
                     answer = Answer("ok", table_id=ids[key])

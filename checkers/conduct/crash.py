@@ -45,7 +45,6 @@ class CrashChecker(Checker):
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         del case, time_limit_s
         exits = list(history.facts("node-exit"))
-        # An exit that is not marked as expected counts as unexpected.
         excused = _Excuses(history)
         ended = [op for op in exits if not (op.value.get("expected", False) or excused.covers(op))]
         permits = permits_of(history)

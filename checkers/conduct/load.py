@@ -160,7 +160,7 @@ def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
     every = list(dict.fromkeys(itertools.chain.from_iterable(names)))
     for number, pair in enumerate(pairs):
         if pair.invoke.f == logs.Poll.f and not names[number]:
-            names[number] = every  # a poll may read any key
+            names[number] = every  # a poll may read any key, so it overlaps operations on all keys
     if not any(names):
         names = [[""]] * len(pairs)
     by_name: dict[str, list[tuple[int, int, int]]] = {}

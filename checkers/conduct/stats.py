@@ -311,7 +311,7 @@ def _doubts_about_operations(counts: _Counts, lacking: Mapping[str, str]) -> lis
     if done < OK_MIN:
         text = f"only {counted(done, 'operation')} succeeded; fewer than {OK_MIN} prove nothing"
         doubts.append(_Doubt("few-operations", text))
-    # Only a run by this harness has phases. An imported history has none.
+    # An imported history has no phases, so it cannot lack operations during chaos.
     if any(phase != "before" for phase in counts.by_phase):
         chaos = counts.by_phase.get("chaos", Counter())
         done = sum(count for kind, count in chaos.items() if kind.endswith(" ok"))

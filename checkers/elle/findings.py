@@ -80,10 +80,10 @@ Explain = Callable[[int, int, int], Reason]
 class Inference:
     """The dependencies and anomalies that were inferred from a history.
 
-    If two transactions have several relations, a step between them is called by the first of these
-    in `preference`. `refine` is called only if there are cycles. It receives the transactions of
-    all components with cycles. It returns the smaller graph of the original Elle, or `None` to keep
-    the present graph.
+    If two transactions have several relations, a step between them is named after the relation
+    that comes first in `preference`. `refine` is called only if there are cycles. It receives the
+    transactions of all components with cycles. It returns the smaller graph of the original Elle,
+    or `None` to keep the present graph.
     """
 
     builder: GraphBuilder

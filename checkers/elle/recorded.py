@@ -81,7 +81,7 @@ def require_operations(case: Any, ops: Collection[int]) -> None:
         raise NotVerified("the case only says that a cycle exists")
     if missing := [number for number in case.operations if number not in ops]:
         raise CaseError(f"{case.type}: op {missing[0]} is not a transaction of this history")
-    # A single operation may contain both of the reads that contradict each other.
+    # For this anomaly an op may be named twice: it may have made both of the contradicting reads.
     alone = case.type == "incompatible-order"
     if len(set(case.operations)) != len(case.operations) and not alone:
         raise CaseError(f"{case.type}: an operation is named twice")

@@ -70,7 +70,7 @@ def certified(
     text = f"{len(verified)} of {len(cases)} cases verified"
     fallen = impossible_models(verified)
     if not any(canonical(model) in fallen for model in result.not_):
-        text += ", none of which refutes a weakest model by itself: only the check does"
+        text += "; by themselves they refute none of the weakest models, only the whole check does"
     certificate = {
         "verdict": result.verdict.value,
         "text": text,

@@ -118,8 +118,8 @@ def _either(
 
     def reason(first: Verdict, second: Verdict) -> str:
         return (
-            f"values may be [key value] tuples (jepsen.independent), then it is {second}, or "
-            f"values, then it is {first}: say --independent or --no-independent"
+            f"if the values are [key value] tuples (jepsen.independent), the history is {second}, "
+            f"otherwise {first}: say --independent or --no-independent"
         )
 
     return EitherCheck(
@@ -161,7 +161,7 @@ class _Tally:
             self.unseen.append(key)
         else:
             self.verdicts[verdict].append(key)
-            # a key with only failed operations is valid, but has no judged answers
+            # A key with only failed operations is valid too, but none of its answers was judged.
             self.seen += "looked" in details or "anomalies" in details
         if "proof" in details:
             self.proofs.append((repr(key), details["proof"]))
@@ -228,7 +228,7 @@ class KeyedCheck:
         total = len(self.parts)
         reason = f"{counted(total, 'key')} judged apart, {self.operations} operations: valid"
         if tally.unseen:
-            reason += f"; {len(tally.unseen)} of the keys had no answer that was looked at"
+            reason += f"; {len(tally.unseen)} of the keys had no answer to judge"
         if wild := tally.counts["exempt"].total():
             reason += f"; {wildcard_note(wild)}"
         details = self._details(tally, tally.results(Verdict.VALID)[0][1].details)
@@ -277,7 +277,7 @@ class KeyedCheck:
 
 def wildcard_note(count: int) -> str:
     """Say that `count` reads match any value."""
-    return f"{counted(count, 'read')} of nil match any value and were not looked at"
+    return f"{counted(count, 'read')} of nil match any value and were not judged"
 
 
 def _labelled(picture: Counterexample | None, key: Hashable) -> Counterexample | None:

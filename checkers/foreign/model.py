@@ -49,7 +49,7 @@ from harness.ops import (
 )
 from harness.plugins import HistoryModel, PreparedCheck
 
-NOTHING_HAPPENED: Final = "no operation took effect, so there is nothing that could contradict"
+NOTHING_HAPPENED: Final = "no operation took effect, so there was nothing to contradict"
 UNOBSERVED: Final = "nothing was checked: no two answers could have contradicted each other"
 # the rule of the verdict `unknown` for a history without observations
 NOTHING_OBSERVED: Final = "nothing-observed"
@@ -168,7 +168,7 @@ class LinearizabilityCheck:
             details = details_of(outcome, None, self.parsed)
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details), None
         if not observed:
-            # Without observations, the verdict is valid only if no operation took effect.
+            # Without observations, the verdict can be valid only because no operation took effect.
             del result.details["looked"]
             if result.verdict is Verdict.VALID:
                 result = replace(result, reason=NOTHING_HAPPENED)

@@ -44,8 +44,9 @@ def either_of_answers(
     def reason(with_answers: Verdict, with_requests: Verdict) -> str:
         return (
             f"op {first.invoke.index} asks for {first.invoke.f} {request}, and its completion "
-            f"holds {answer}: if these override requests, as in Jepsen, it is {with_answers}, "
-            f"if they are answers, it is {with_requests}; repeat the requests in the completions"
+            f"holds {answer}: if completions override requests, as in Jepsen, the history is "
+            f"{with_answers}; if they are answers, it is {with_requests}; repeat the requests in "
+            "the completions"
         )
 
     return EitherCheck(
@@ -143,9 +144,9 @@ def either_of_orders(name: str, of_file: PreparedCheck, of_times: PreparedCheck)
 
     def reason(first: Verdict, second: Verdict) -> str:
         return (
-            f"many ops have an earlier time than ops before them: in the order of the ops it is "
-            f"{first}, and in the order of the times {second}; sort the ops by time, or leave the "
-            "times out"
+            f"many ops have an earlier time than ops before them: in the order of the ops the "
+            f"history is {first}, and in the order of the times {second}; sort the ops by time, or "
+            "leave the times out"
         )
 
     return EitherCheck(

@@ -80,7 +80,7 @@ def _read_value(op: Op, model: str) -> Any:
     value = op.value
     if isinstance(value, dict):
         if "value" not in value:
-            raise bad_op(op, model, "reads that are answered with {value}")
+            raise bad_op(op, model, "reads whose answer is a value, or a map with the key 'value'")
         value = value["value"]
     if not is_scalar(value):
         raise bad_op(op, model, "reads of single values, such as numbers, strings and nil")

@@ -182,8 +182,8 @@ class ClosedPredicate(ElleModel):
             every = (clipped(text, LABEL_CHARS_MAX) for text in texts)
             return dict(zip(columns.index.tolist(), every, strict=True))
 
-        # `history.pairs` would also count the declaration of the universe, which is not a
-        # transaction
+        # The transactions are counted by `columns`: `history.pairs` also has the declaration of the
+        # universe.
         judge = partial(decide_closed_predicate, columns)
         return ElleCheck(self.name, history, len(columns), settings, judge, labels)
 

@@ -227,7 +227,7 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
                 call.name in {rename.input.name, *named(rename)}
                 for rename in _overlapping(operation, renames)
             )
-            # Another drop may have read the same row after a rename, and then deleted it.
+            # Another drop may have deleted the same row, perhaps under another name after a rename.
             dropped = DROP_TWICE in allowed and any(
                 drop.input.name in {call.name, *others} for drop in _overlapping(operation, drops)
             )

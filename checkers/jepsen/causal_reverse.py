@@ -72,7 +72,8 @@ def _judge_orders(
         visible = [by_value[value] for value in read.answer if value in by_value]
         if not visible:
             continue
-        # The visible write that was invoked last must follow the most other writes.
+        # It is enough to judge the visible write that was invoked last, since the most other writes
+        # precede it.
         last = max(visible, key=lambda step: step.begin)
         earlier = done[: bisect.bisect_left(ends, last.begin)]
         if not earlier:

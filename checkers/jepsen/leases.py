@@ -95,7 +95,7 @@ def _judge(
     _judge_tokens(grants, findings)
     _judge_releases(grants, releases, findings)
     if not findings.looked["overlap"]:
-        nothing_seen(findings, "no two acquires were granted, so nothing could contradict")
+        nothing_seen(findings, "no two acquires were granted, so there was nothing to contradict")
     details |= {"grants": len(grants), "releases": len(releases)}
     return f"{counted(len(grants), 'lease')} without an overlap"
 
@@ -143,7 +143,8 @@ def _judge_overlaps(grants: Sequence[_Grant], findings: Findings) -> None:
         findings.look("overlap", bool(findings.looked["grant"]))
         findings.look("grant")
         others = [each for each in held if each.process != grant.process]
-        # If this acquire was granted first, its lease must have ended by the answer to the other.
+        # The leases overlap in either order: even if `grant` came first, its lease lasted beyond
+        # the answer to `other`.
         other = next((each for each in others if grant.until > each.end), None)
         if other is not None:
             left_ms = (other.until - grant.end) / NS_PER_MS

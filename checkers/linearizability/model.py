@@ -46,7 +46,7 @@ MEMORY_VARIABLE: Final = "HARNESS_CHECK_MEMORY_MIB"
 MEMORY_MIB: Final = 2048
 STEPS_MAX: Final = 20_000_000
 CONFIGURATION_BYTES: Final = 600
-"""The bytes of the memory limit that count for each configuration that a search remembers.
+"""A search may remember one configuration for each 600 bytes of the memory limit.
 
 A configuration takes 150 to 200 bytes, and three searches share the memory.
 """

@@ -141,8 +141,8 @@ class Part:
             # without unknown operations, the lean search equals the complete search
             searches = searches[1:]
         elif self.rounds:
-            # The lean search did not decide in the first round, so the history is probably invalid.
-            # The breadth-first search runs first.
+            # The lean search did not decide in the first round, so the history is probably invalid,
+            # which the breadth-first search usually finds out first.
             searches = (searches[2], searches[0], searches[1])
         self.rounds += 1
         if room is not None:

@@ -60,10 +60,11 @@ Place = tuple[str, str]
 
 
 def _with_writers(read: RowsHistory, place: Place, operations: Sequence[int]) -> list[int]:
-    """Return `operations`, plus the writers of the values that they showed for a row.
+    """Return `operations`, plus the writers of the values that they showed for the row at `place`.
 
-    A replica may still show a write that a power cut undid on other nodes. Then two reads long
-    after the cut contradict each other, and only the write came before the cut.
+    A power cut explains a contradiction only if it came between the operations. But a replica may
+    still show a write that the cut undid on other nodes, so two reads long after the cut may
+    contradict each other. Then only the writer, which is added here, came before the cut.
     """
     table, key = place
     writers, blamed = Writers(read), list(operations)

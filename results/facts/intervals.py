@@ -74,7 +74,7 @@ def outages_of(start: Ints, end: Ints, answered: Flags, end_ns: int) -> list[Out
     """
     order = np.argsort(start, kind="stable")
     start, end, answered = start[order], end[order], answered[order]
-    answers = np.sort(end[answered])  # two answers at the same time have an empty gap between them
+    answers = np.sort(end[answered])  # equal times do no harm: they only make an empty gap
     begins = np.concatenate([np.zeros(1, np.int64), answers])
     cuts = np.concatenate([answers, [end_ns]])
     outages: list[Outage] = []

@@ -114,7 +114,7 @@ class _Tools(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def _tools(uri: str, round_: str) -> _Tools:
-    del round_  # only the cache's key needs it: another round may use other credentials
+    del round_  # a part of the cache's key, since another round may use other credentials
     results = ResultLake.beside(uri, {}, create=True)
     assert results is not None
     return _Tools(Place(uri), results)
@@ -170,7 +170,7 @@ class _UnitJudge:
 
     @contextlib.contextmanager
     def _putting(self) -> Iterator[None]:
-        """Append the results in memory at the end of the block, even if reading a file failed."""
+        """At the end of the block, append the unsaved results, even if reading a file failed."""
         try:
             yield
         except (HarnessError, AgainError):

@@ -340,7 +340,8 @@ def raise_if_interrupted(error: BaseException) -> None:
     """
     errors: list[BaseException] = [error]
     for each in errors:
-        # The loop extends the list it runs over. `from None` hides a context, but keeps it.
+        # The loop extends the list it runs over. It follows contexts, too, which `from None` only
+        # hides.
         before = (each.__cause__, each.__context__)
         errors += [cause for cause in before if cause is not None and cause not in errors]
         if isinstance(each, KeyboardInterrupt):

@@ -45,7 +45,7 @@ GROWTH_MAX: Final = 4.0
 SEEDS_A_SLOT_MIN: Final = 4
 WAVE_SEEDS_MAX: Final = 50_000
 TASKS_A_SLOT: Final = 3
-"""Tasks per slot (a core for one task). Slots that finish early get another task. Each task takes
+"""Tasks per slot (a core for one task). Slots that finish early get another task. Each task costs
 the start of a worker, about 0.3 s.
 """
 _NONE: Final[Mapping[str, str]] = {}

@@ -130,7 +130,7 @@ def _sides(runs: Sequence[Observed]) -> tuple[RunSide, ...]:
 
 
 def _cases_by_side(tables: Sequence[tuple[str, Sequence[Row]]]) -> dict[str, dict[bool, str]]:
-    """Return, per name of a row, a case in which the left side (true) and the right one show it."""
+    """For each row name and side (true: left), return the first case in which the side shows it."""
     seen: dict[str, dict[bool, str]] = {}
     for case, rows in tables:
         for row in rows:
@@ -141,7 +141,7 @@ def _cases_by_side(tables: Sequence[tuple[str, Sequence[Row]]]) -> dict[str, dic
 
 
 def _sided(row: Row, sided: dict[str, float], seen: dict[str, dict[bool, str]]) -> Row:
-    """Mark a row of one side that its own test did not mark, by the test over all cases."""
+    """Mark a row that only one side shows by the test over all cases, unless it already differs."""
     if row.mark is Mark.DIFFERS or not is_one_sided(row):
         return row
     p = sided[row.name]

@@ -82,13 +82,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     left: Shown
     right: Shown
-    p: float | None = None  # of the row's own test
-    p_adjusted: float | None = None  # corrected; of one-sided and rare rows: over all cases
+    p: float | None = None  # the p-value of the row's own test
+    # the corrected `p`; for one-sided and rare rows, the corrected p of the test over all cases
+    p_adjusted: float | None = None
     mark: Mark = Mark.NOT_TESTED
     explained_by: str = ""  # the name of the known difference that explains the row
     why: str = ""
     samples: tuple[str, str] = ("", "")
-    elsewhere: str = ""  # of a row of one side: a case in which the other side shows it
+    elsewhere: str = ""  # if only one side shows the row: a case in which the other side shows it
 
     @property
     def section(self) -> str:
@@ -197,9 +198,10 @@ def _asked(runs: Sequence[Observed]) -> bool:
 
 
 def _time_p(sides: Sequence[list[int]], late: Sequence[bool]) -> float | None:
-    """Return the largest p-value, whether polled leaders were seen at once or one poll late.
+    """Return the p-value of the rank-sum test; the largest one if leaders were polled.
 
-    Return 1 if this delay decides which side is slower.
+    A polled leader was seen at once, or up to one poll late. If these two assumptions disagree on
+    which side is slower, the result is 1.
     """
     if not all(sides):
         return None

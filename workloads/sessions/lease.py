@@ -45,7 +45,7 @@ class _LeaseOps:
             if plan == "release" or end_ns <= ctx.time_ns:
                 return self._emitted(process, plan)
             starts[process] = end_ns
-        # All free clients wait for a lease to end.
+        # Every free client waits for its lease to end, so emit the operation that is due first.
         process = min(starts, key=lambda each: starts[each])
         return self._emitted(process, self.held[process][1], starts[process])
 

@@ -172,7 +172,7 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
         permit = DDL_TWICE if twice else None
         proof = stories[ident].changed or stories[ident].seen
         if twice:
-            del twice[0]  # the second sending of a delete explains only one more removed table
+            del twice[0]  # a delete that was sent twice explains only one more removed table
             again.remove(next(pair for pair in again if pair.invoke.f == "delete"))
         row = snapshot.tables.get(ident, {"name": _last_name(stories[ident]), "state": "absent"})
         findings.violate(

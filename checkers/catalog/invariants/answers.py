@@ -203,7 +203,7 @@ def _keep_their_voters(
 def _other_leader(
     answer: _Shown, tablet: Mapping[str, Any], consensus: Mapping[str, Any], snapshot: Snapshot
 ) -> str | None:
-    """Describe how the leader that an answer names for a tablet is wrong; `None` if it is right.
+    """Say why the leader that an answer names for a tablet is wrong; `None` if it is right.
 
     The leader can only be compared if answer and final rows have the same term and revision.
     """
@@ -392,7 +392,7 @@ def _applied_too_early(history: History, snapshot: Snapshot, findings: CatalogFi
             what = f"version {version} was applied in tablet {' or '.join(tablet_ids)} {when}"
             late = done.time + TOLD_WITHIN_NS if since is None else since
             delays = [each for each in disturbances if _delays_news(each, done.time, late)]
-            # disturbances that may have delayed the replica's announcement to the harness
+            # A disturbance may have delayed the replica's announcement to the harness.
             if delays:
                 what = f"{what}. That proves nothing: {citation(delays)}"
                 findings.gap(f"{sentence(answer.pair)}, but {what}")

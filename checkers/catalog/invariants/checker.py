@@ -31,7 +31,9 @@ AFTER_LOSS: Final = (
     *("logs-agree", "replica-logs-agree", "rows-agree", "forward", "replica-columns"),
     *("schema-versions", "replicas", "orphans", "replica-checksums"),
 )
-"""The checks that compare nodes. After a power cut, some nodes may lack data that others kept."""
+"""The checks that compare nodes. A permit for power cuts excuses their violations, since a cut may
+destroy data on some nodes only.
+"""
 
 
 class CatalogInvariantsChecker(Checker):

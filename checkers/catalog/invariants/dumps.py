@@ -146,7 +146,7 @@ def check_checksums(snapshot: Snapshot, findings: Findings) -> None:
             other = first.setdefault((replica["tablet_id"], index), held)
             if other is held:
                 continue
-            # two empty replicas are equal, but that proves nothing
+            # Two empty replicas are always equal, so they do not count as a check.
             if (other[1], held[1]) != (0, 0):
                 findings.look("replica-checksums")
             if other[1:] != held[1:]:

@@ -181,8 +181,8 @@ class _Context:
         if call.f in {"create", "rename"}:
             taken = new_name if call.f == "rename" else name
             self.takers.setdefault(str(taken), []).append(span)
-        # If the permit `stale-read` excuses an answer, it may be about an older table with this
-        # name.
+        # An answer that the permit `stale-read` excuses may be about an older table with this name,
+        # so it does not prove that the tablets of the present table run.
         if (
             is_ok(pair)
             and self._may.superseded(pair) is None
@@ -233,8 +233,8 @@ class _Context:
         return column == KEY_COLUMN or self._possible(column, self.adds, pair, has=True)
 
     def may_lack(self, column: str, pair: Pair) -> bool:
-        """Whether some table can lack the column. Always true for the key column, since dropping it
-        may fail.
+        """Whether dropping the column may fail because a table lacked it (or, for the key column,
+        because Kudu refuses).
         """
         return column == KEY_COLUMN or self._possible(column, self.drops, pair, has=False)
 
@@ -267,8 +267,8 @@ def _never(context: _Context, pair: Pair) -> str | None:
         return "the request is valid"
     asked = fields_of(pair.invoke)
     columns = [KEY_COLUMN, *(asked.get("columns") or ())]
-    # Kudu cannot read a schema with empty or repeated names, and it has no error code for this
-    # case.
+    # Kudu has no error code of its own for a schema with empty or repeated names, which it cannot
+    # even read.
     unreadable = not all(columns) or len(set(columns)) != len(columns)
     many = asked.get("partitions", 1) > PARTITIONS_MAX
     return None if many or unreadable else "the request is valid"

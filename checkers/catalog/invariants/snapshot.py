@@ -137,7 +137,7 @@ def read_snapshot(
     term, leader = max(leaders)
     followed = sum(dump.get("term", 0) <= term for dump in masters.values())
     if followed <= len(value["masters"]) // 2:
-        # If another master leads in a later term, only that master's rows have all acknowledged
+        # Another master may lead in a later term, and then only its rows have all acknowledged
         # changes.
         findings.gap(
             f"master {leader} leads in term {term}, but no majority is known to follow it, so "
@@ -333,7 +333,7 @@ def _no_orphans(snapshot: Snapshot, findings: Findings) -> None:
             row = snapshot.tablets.get(tablet_id)
             words = f"Tablet server {name} holds a replica of tablet {tablet_id}"
             if row is None and snapshot.hides_removed and replica["data_state"] == "TOMBSTONED":
-                continue  # the hidden row may be of a deleted tablet; see below
+                continue  # the tablet may be deleted and its row hidden: a tombstone is allowed
             if row is None:
                 may = ORPHAN_REPLICAS if ORPHAN_REPLICAS in findings.permits else None
                 text = f"{words}, which the catalog does not know."

@@ -138,8 +138,8 @@ class _Translation:
                 before = version
                 if version is not None and self._rules.rename_makes_version:
                     before = version - 1
-                # A rename to the same name cannot succeed. An answer that shows such a rename
-                # leaves the name without a table.
+                # A rename to the same name cannot succeed. If an answer says that it did, the
+                # model takes the table away, so that later answers contradict this one.
                 yield name, Said("take", ident, before)
                 if new_name != name:
                     yield new_name, Said("put", ident, version)

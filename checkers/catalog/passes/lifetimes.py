@@ -99,7 +99,7 @@ def broken_lifetimes(table: str, shown: Sequence[CatalogOperation]) -> Iterator[
         late = _soonest(level, after=earliest)
         if earliest is not None and late is not None:
             version = next((sight.rank + 1) // 2 for sight in sights if sight.operation is earliest)
-            if rank % 2:  # blame the operation that saw the change before its invocation
+            if rank % 2:  # `earliest` saw the change before `late` was invoked to make it
                 what = "it was created" if rank < 0 else f"the change to version {rank // 2 + 1}"
                 rule = f"table {table} was at version {version} before {what}"
                 yield _about(table, (earliest, late), rule)

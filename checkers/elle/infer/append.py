@@ -177,8 +177,8 @@ class _Groups:
         wrong = np.zeros(len(self.mops), np.bool_)
         length = columns.list_length[self.mops]
         start = columns.list_start[self.mops]
-        # Positions count all operations of a group, so the operations between two reads are
-        # appends.
+        # All operations between a read and the previous read of its group are appends, so the
+        # difference of their positions gives the number of these appends.
         reads = np.flatnonzero(self.is_read & (self.here > self.first))
         origin = np.where(before[reads] >= 0, before[reads], self.first[reads] - 1)
         appended = reads - origin - 1

@@ -150,7 +150,8 @@ class _Index:
             for key, versions in enumerate(self.committed):
                 self.spend(len(versions))
                 fits = [version for version in versions if not predicate.matches(version.value)]
-                # If one of two candidates is the reader's own version, the other was selected.
+                # Keep two candidates, too: if one of them is the reader's own version, the read
+                # selected the other one.
                 constant = len(versions) == 1 and not self.others[key]
                 if not fits or (len(fits) <= 2 and not constant):
                     others = [v for v in self.others[key] if not predicate.matches(v.value)]

@@ -130,8 +130,7 @@ class RegisterTexts:
         more = "" if len(members) <= _SHOWN_MAX else f" and {len(members) - _SHOWN_MAX} more"
         text = (
             f"The versions {', '.join(values)}{more} of key {key} each come before the others, "
-            f"if {', '.join(sources)} all hold; the check did not use the last of these any "
-            "further."
+            f"if {' and '.join(sources)} hold; so the check made no further use of {sources[-1]}."
         )
         rows = np.isin(accesses.wrote, members) | np.isin(accesses.read, members)
         operations = columns.index[np.unique(accesses.txn[rows])[:_SHOWN_MAX]].tolist()

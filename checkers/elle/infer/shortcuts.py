@@ -24,11 +24,11 @@ _ANTI: Final = RW | RWP
 
 
 def shortened(cycle: Cycle, start: IntArray, end: IntArray) -> Cycle:
-    """Return a cycle of the same kind with as few transactions as possible, by steps of real time.
+    """Return a cycle of the same kind, made as short as possible by shortcuts through real time.
 
-    `start` and `end` are the runs (see `columns`) of the cycle's transactions, in the order of the
-    cycle. All anti-dependencies stay. A cycle without anti-dependencies keeps one data dependency,
-    which decides the kind of the cycle.
+    `start` and `end` are the runs (see `columns`) in which the cycle's transactions start and end,
+    in the order of the cycle. All anti-dependencies are kept. In a cycle without any, one data
+    dependency is kept, because it decides the kind of the cycle.
     """
     size = len(cycle.txns)
     if REALTIME not in cycle.relations or size < 3:
@@ -57,9 +57,9 @@ def shortened(cycle: Cycle, start: IntArray, end: IntArray) -> Cycle:
 def _fewest(
     places: list[int], relations: tuple[int, ...], start: IntArray, end: IntArray
 ) -> list[tuple[int, int]]:
-    """Return the fewest steps (place, relation) from the first to the last of `places`.
+    """Return the shortest path from the first to the last of `places`, as (place, relation).
 
-    Places are positions in a cycle. A step follows the cycle or real time.
+    Places are positions in a cycle. A step goes to the next place, or by real time to a later one.
     """
     last = len(places) - 1
     begins = start[places]

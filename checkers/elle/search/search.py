@@ -105,7 +105,7 @@ def kinds_left(refuted: Iterable[str], *, predicates: bool) -> list[str]:
 class Search:
     """The search for the cycles of one component.
 
-    If several relations connect two transactions, the step is called by the first in `preference`.
+    If several relations connect two transactions, the first of them in `preference` names the step.
     """
 
     def __init__(self, component: Component, preference: tuple[int, ...]) -> None:
@@ -135,7 +135,7 @@ class Search:
         """
         labels = self._labels.get((relations, extended))
         if labels is None:
-            # All relations between two transactions count here, not only the one that names the
+            # A cycle may use any relation between two transactions, not only the one that names the
             # step.
             whole = self._component
             count = whole.count
@@ -237,7 +237,7 @@ class Search:
         return Cycle(cycle.txns, tuple(steps))
 
     def find(self, name: str, budget: Budget, *, raw: bool = True) -> Cycle | None:
-        """Return the shortest cycle of the kind `name`, if any. Raises `TimedOut` out of budget.
+        """Return the shortest cycle of the kind `name`, if any; may raise `TimedOut`.
 
         With `raw`, a step may use any relation between two transactions; without `raw`, only the
         relation that names the step.
@@ -276,9 +276,9 @@ def _adjacency(count: int, source: IntArray, target: IntArray, relation: IntArra
 def _named(
     component: Component, preference: tuple[int, ...]
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return one edge per connected pair of nodes: the edge by whose relation a step is called.
+    """Return one edge per connected pair of nodes: the edge whose relation names the step.
 
-    A step is called by process order or real time only if there is no data dependency.
+    Process order or real time names a step only if there is no data dependency.
     """
     rank = np.full(RWP + 1, len(preference), np.int32)
     for position, relation in enumerate(preference):

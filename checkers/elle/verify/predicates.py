@@ -155,8 +155,8 @@ class PredicateVerifier:
             )
         first, *others = self.versions[reason.key]
         made = [v for v in others if v.writer is target and v.last and v.told == reason.next_value]
-        # If the read shows the key, any later version changes the result. Otherwise, `selected` is
-        # empty if a later version does not match.
+        # This also proves that the target's version changes the result: if the read shows the key,
+        # any later version does; if not, `selected` is empty unless all later versions match.
         return (first.told == reason.value and bool(made)) and any(
             self.selected(source, reason.key, look) == [first]
             for look in self.looks(source, reason.key, by_key=by_key)

@@ -25,7 +25,7 @@ Edges = Mapping[int, list[Edge]]
 
 
 def judge_cycles(logs: Logs, findings: Findings) -> None:
-    """Judge each poll of another operation's message, whose sender must not follow the poll."""
+    """Judge each poll of another operation's message: its sender must not come after the poll."""
     edges = _edges(logs)
     by_begin = {op.begin: op for op in logs.ops}
     findings.look("G1c", sum(map(len, edges.values())))
@@ -36,8 +36,8 @@ def judge_cycles(logs: Logs, findings: Findings) -> None:
         findings.violate("G1c", text, *dict.fromkeys(edge[0] for edge in [*path[-1:], *path]))
     if cyclic:
         return
-    # For each operation: the earliest end on the chains from it, and the first step towards this
-    # end.
+    # Map each operation to the earliest end among the operations that must follow it, and to the
+    # first step of the chain that leads there.
     first_end: dict[int, tuple[float, Edge]] = {}
     for begin in order:
         for edge in edges.get(begin, ()):
@@ -53,9 +53,9 @@ def judge_cycles(logs: Logs, findings: Findings) -> None:
 
 
 def _edges(logs: Logs) -> dict[int, list[Edge]]:
-    """Return the polls of each operation's messages, except its own polls.
+    """Map each operation to the polls of its messages by other operations.
 
-    The rule `unexpected` judges messages that were sent after the poll.
+    Polls that ended before the operation began are left out: the rule `unexpected` judges them.
     """
     edges: dict[int, list[Edge]] = {}
     for name, readers in logs.readers.items():

@@ -171,7 +171,7 @@ def subscribed(ops: Sequence[LogOp]) -> set[int]:
 def judge_losses(logs: Logs, findings: Findings, exempt: set[int]) -> set[Name]:
     """Judge the acknowledged messages below the highest message that a poll shows; return them."""
     below: set[Name] = set()
-    # A poll without an answer may have consumed messages for its consumer group.
+    # An unanswered poll may have consumed messages for its consumer group: these are not lost.
     unknown = [
         op.begin
         for op in logs.ops

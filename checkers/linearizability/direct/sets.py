@@ -159,8 +159,8 @@ def _violation(
                 return _illegal([early, first], [first.element])
             more = frozenset(first.shown) - frozenset(early.shown)
             return _illegal([early, first], [_first(more)])
-        # If `early` reported its element as new, no other addition of this element can have come
-        # before.
+        # `early` proves something only if it reported its element as new. Otherwise, another
+        # addition of the element may have come first.
         core = [early, first] if early.is_new else [first]
         if isinstance(first, Look):
             return _illegal(core, [early.element])

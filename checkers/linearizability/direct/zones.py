@@ -248,8 +248,8 @@ class _History:
             if access.call > first_end:
                 assert first is not None, "a finite `first_end` is the end of `first`"
                 links = self._links(block, [first, access])
-                # `first` observed a value that depends on the write `access`, but returned before
-                # this write was called. So `first` alone is a contradiction.
+                # If `access` is the write on which the value that `first` observed depends, `first`
+                # alone is a contradiction, since it returned before this write was called.
                 is_maker = access.makes is not NOTHING and not links
                 core = [first] if is_maker else [first, self._shown(access)]
                 raise _ContradictionError([*core, *links])

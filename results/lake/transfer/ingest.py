@@ -157,7 +157,7 @@ def ingest_folders(
                 kept = folder_of(key)
                 source = msgspec.structs.replace(source, folder=kept)
                 write(kept, files)
-            stored.add(key)  # a store may have the same run in two folders
+            stored.add(key)  # skip the same run in another folder of the store
             work.add(source)
         work.finish()
     progress(ingested)

@@ -195,7 +195,8 @@ def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
     ahead = collections.deque(sorted(group, key=lambda file: (file.first_run, file.name)))
     opened: list[_Rows] = []
     while ahead or opened:
-        # The rows in memory include, for each open file, all runs below the bound.
+        # The open files have all their rows of runs below `bound` in memory. Before such rows are
+        # merged, every file that begins below `bound` must be open.
         bound = min((rows.last for rows in opened if rows.last is not None), default=None)
         if ahead and (not opened or bound is None or ahead[0].first_run < bound):
             opened.append(_Rows(lake, ahead.popleft()))
@@ -216,7 +217,7 @@ class _Rows:
         )
         self._parts: list[pa.Table] = []
         self.last: str | None = ""
-        """The run with possibly more rows in the file; `None` if all its rows are in memory."""
+        """The run that may have more rows in the file; `None` if the whole file was read."""
         self._read()
 
     @property
@@ -224,7 +225,7 @@ class _Rows:
         return self.last is None and not self._parts
 
     def take(self, bound: str | None) -> list[pa.Table]:
-        """Remove and return the rows in memory of runs below `bound`; `None`: all rows.
+        """Remove from memory, and return, the rows of runs below `bound` (all rows if `None`).
 
         If `bound` is the last run in memory, read the next rows of the file.
         """

@@ -77,7 +77,7 @@ def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], l
         findings.append(Finding(table, True, f"{counted(len(lost), 'file')} lost: {named(lost)}"))
     commits = call(f"list {uri}", functools.partial(lake.place.listed, f"{table}/{LOG_FOLDER}"))
     empty = [commit.name for commit in commits if not commit.size_bytes and _is_commit(commit.name)]
-    if empty:  # a reader of the log treats an empty file like a commit without changes
+    if empty:  # a reader takes an empty file for a commit without changes, and misses its rows
         text = f"{counted(len(empty), 'commit')} empty, as a power cut leaves them: {named(empty)}"
         findings.append(Finding(table, True, text))
     there = [file for file in files if file.name in stored]

@@ -1,4 +1,4 @@
--- Numbers and sums of runs by population, nemeses and verdict, from which other queries add up.
+-- Counts of runs and sums over runs, by population, nemeses and verdict. Other queries add them up.
 SELECT population, label, workload, asked, bugs, environment, target, profile, setting, nemeses, verdict,
        COUNT(*) AS runs,
        CAST(SUM(ops) AS BIGINT) AS ops,

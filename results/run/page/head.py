@@ -136,7 +136,7 @@ class Head:
         if not _OTHER_LED.search(first):
             if first == self._timeline.sentence(worst):
                 lines = lines[1:]
-            if "by_invariant" in worst.details:  # the reason begins with the number of violations
+            if "by_invariant" in worst.details:  # some lines only count violations: skip them
                 lines = [line for line in lines if _LABEL.match(line)] or lines
         text = _LABEL.sub("", lines[0], count=1) if lines[0].startswith("[") else lines[0]
         text = _NO_ORDER.sub(
