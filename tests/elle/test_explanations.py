@@ -60,7 +60,7 @@ def test_a_cycle_of_registers_in_sentences():
     assert {"cyclic-versions", "G-single-item"} <= set(result.anomalies)
     text = result.anomalies["cyclic-versions"][0].text[0]
     assert text.startswith("The versions 1, 2, nil of key x each come before the others")
-    assert "if initial-state, linearizable-keys all hold" in text
+    assert "if initial-state and linearizable-keys hold" in text
     assert result.anomalies["G-single-item"][0].text == (
         "T1 is op 1: w x 2.",
         "T2 is op 2: r x 2; w y 1.",

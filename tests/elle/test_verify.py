@@ -467,7 +467,7 @@ def test_underivable_cases_keep_their_verdict_and_say_so():
     assert proof is not None
     assert proof["verified"] == []
     assert list(proof["not_verified"]) == ["PL-1-cycle-exists"]
-    assert proof["text"].startswith("0 of 1 cases verified, none of which refutes a weakest model")
+    assert proof["text"].startswith("0 of 1 cases verified; by themselves they refute none")
     both = {bare.type: (bare,), **result.anomalies}
     after, proof = certified(replace(result, anomalies=both), history, "list-append")
     assert after.verdict is Verdict.INVALID
@@ -486,7 +486,7 @@ def test_a_verified_case_need_not_refute_the_weakest_model():
     after, proof = certified(told, history, "list-append")
     assert after.verdict is Verdict.INVALID
     assert proof is not None
-    assert "only the check does" in proof["text"]
+    assert "only the whole check does" in proof["text"]
 
 
 def test_verdicts_carry_their_certificate():
