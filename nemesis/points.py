@@ -45,9 +45,10 @@ AT_A_POINT: Final = (
 PROVOKING: Final = ("kill leader", "pause leader", "cut leader from members", "restart leader")
 """Faults at planned times, which make leaders change."""
 PROVOKE_ONE_IN: Final = (4, 4, 12)
-"""One fault in this number is from `PROVOKING`. The number is drawn for each run.
+"""A run draws one of these numbers. If it draws 4, every fourth fault is from `PROVOKING`.
 
-A new leader asks for all reports, so a lost report stays lost only if leaders change rarely.
+Some runs draw 12, so that leaders change rarely. A new leader asks for all reports, so only then
+does a lost report stay lost.
 """
 FAULTS_PER_INTERVAL: Final = 3
 ALL_GROUPS_ONE_IN: Final = 4
@@ -56,7 +57,7 @@ AFTER_MS: Final = (0, 0, 1, 3, 10, 50)
 LASTS_MS: Final = (50, 50, 300, 1000, 2500)
 """The possible durations of a fault, some shorter and some longer than an election."""
 PLOT_ONE_IN: Final = 2
-"""One run in this number follows a plot, if the target has the points of a plot."""
+"""A run follows a plot with the probability 1 / `PLOT_ONE_IN`, if the target has its points."""
 LENGTH_PERCENT: Final = (85, 115)
 T = TypeVar("T")
 

@@ -55,7 +55,7 @@ _RENEW_GAP: Final = Permit(
     why="every store of 4.0.1 renews a token by removing it and adding it again",
     rules={TOKENS: ("renew-gap",)},
 )
-"""A permit that `strict` needs on real metastores. `hive4` has it from the bundled ledger."""
+"""A permit that `strict` needs on real metastores; the profile `hive4` includes it anyway."""
 _STALE: Final = Permit(
     name="token-stale-read",
     why="the token store reads from one ZooKeeper server, which may lag behind the others",

@@ -203,8 +203,8 @@ def hms_permits(layout: RealHms) -> list[Permit]:
         permits.append(
             Permit(
                 name="hms-stale-masters",
-                why="an entry names the masters with which the leader was started that wrote it; "
-                "kudu hms fix corrects it after all masters were restarted",
+                why="a leader writes entries with the list of masters with which it was started; "
+                "kudu hms fix corrects them once all masters have been restarted",
                 rules={_CHECKER: ("addresses",)},
             )
         )

@@ -142,7 +142,7 @@ def server_nodes(
         listed = addresses_of([*masters, name] if name in spares else masters)
         more = {_MASTERS: listed, **master_flags}
         if members_change:
-            # A spare must not join on its own. (A master that finds another group exits.)
+            # A spare must not join on its own: an operation adds it later.
             more["master_auto_join_cluster"] = "false"
         return server(name, "master", MASTER_PORT, MASTER_PAGES_PORT, more)
 

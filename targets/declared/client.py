@@ -69,7 +69,7 @@ class DeclaredClient:
             await self.close()
             raise
         attempts = () if session is None else tuple(session.attempts)
-        # without a session, the connection failed or the node refused it
+        # without a session, opening one failed: record this as the attempt
         if session is None and error is not None:
             end = self._env.clock.monotonic_ns()
             attempts = (Attempt(address.node, start, end, error),)

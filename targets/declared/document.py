@@ -36,7 +36,7 @@ TYPES: Final = {
     "object": "a table",
     "str": "a text",
 }
-"""The names of types that users know, by the names in msgspec's messages."""
+"""Maps the names of types in msgspec's messages to names that users know."""
 
 Path = tuple[str | int, ...]
 S = TypeVar("S", bound=msgspec.Struct)

@@ -137,8 +137,8 @@ class Declared:
             wrong = "both" if self.declaration.compose else "neither"
             raise document.error(
                 ("compose",),
-                f"it has {wrong} a table [nodes] and a key `compose`; a system has one of them: a "
-                "command line for its nodes, or a Compose file",
+                f"the file has {wrong} of the table [nodes] and the key `compose`; write one of "
+                "them: a command line for the nodes, or a Compose file",
             )
         name = self.declaration.name
         if name is not None and (not _NAME.fullmatch(name) or name == IMPORTED):

@@ -113,7 +113,7 @@ class Speaker:
         if not self._only_numbers:
             return value
         value = _numbers(value)
-        # balances of a bank are checked elsewhere
+        # not for a bank: `_CHECKS` refuses balances that are not numbers
         if not self._answered_number and self._vocabulary != "bank":
             held = [each for each in _members(value) if each not in (None, "")]
             self._answered_number = any(map(_is_whole, held))

@@ -42,7 +42,7 @@ class Parts:
         if port is None or not 1 <= port <= 65535:
             raise declared.error(
                 "client.port",
-                "is missing; add the one of the nodes' ports that clients talk to"
+                "is missing; add the port of the nodes that clients talk to"
                 if port is None
                 else f"is {port}; a port is in 1 .. 65535",
             )

@@ -75,7 +75,7 @@ def _truth(value: Any, path: str) -> bool:
     if isinstance(value, bool):
         return value
     raise ValueError(
-        f"{path!r} is {shown(value)} and neither true nor false; compare it: {path} =="
+        f"{path!r} is {shown(value)}, not true or false; compare it with a value: {path} == VALUE"
     )
 
 

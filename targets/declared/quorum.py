@@ -1,4 +1,4 @@
-"""The quorum of a role: how many of its nodes must be able to serve without the others."""
+"""The quorum of a role: the number of its nodes that can serve without the others."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:
 
 
 def _counters(dump: Json) -> dict[str, int]:
-    """Return the maximum of each of a node's counters over its Raft groups and tablets.
+    """Return a node's counters. For a counter of its groups or tablets, take the largest value.
 
     The counter `files` leaves out log segments and row files.
     """
@@ -144,7 +144,8 @@ def _amounts(masters: Json, calls: Mapping[str, int]) -> dict[str, int]:
     The numbers come from the catalog of the most up-to-date master. If no master answered, the
     result is empty: all numbers are then unknown, not 0.
 
-    A new replica of an existing tablet is copied, and the replica that it replaces is deleted.
+    A replica that replaces another one counts as "replica copied", not as "replica made". Both
+    allow a deletion, because the replaced replica is deleted too.
     """
     answered = [dump for dump in masters.values() if dump is not None]
     if not answered:
@@ -247,8 +248,8 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
     may hit all replicas, each of which is then added elsewhere and evicted.
 
     **Snapshots.** A copied replica gets one snapshot (1.03 measured). Any other follower gets
-    entries, unless a fault kept it away until the leader had removed them. Only tablet servers
-    count the snapshots that they received completely.
+    entries, unless a fault kept it away until the leader had removed them. Snapshots of masters
+    are not limited, because masters do not report which of them were complete.
     """
     service, why = "TabletServerAdminService", "a call is repeated only after it failed"
     votes = Fraction(_election_ms(USUAL)) / Fraction(_election_ms(flags))
@@ -317,7 +318,7 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
 
 
 def _idle_heartbeats(names: int, *flags: Flags) -> dict[str, Any]:
-    """Return the limit of heartbeats without news. Delayed heartbeats may arrive at once."""
+    """Return the limit of heartbeats without news. After a fault, delayed ones arrive together."""
     intervals = [each.heartbeat_interval_ms for each in flags]
     limit = _scaled(3 * IDLE_INTERVALS // 2 * names, Fraction(max(intervals), min(intervals)))
     return _limit(
@@ -357,7 +358,7 @@ def _used(flags: Flags, made: int) -> list[dict[str, Any]]:
 
 
 def _kept(flags: Flags) -> list[dict[str, Any]]:
-    """Return the limits of a cluster at rest. Tablet reports may still take a few locks."""
+    """Return the limits of a cluster at rest. A few locks are allowed, for tablet reports."""
     retained, idle = (
         flags.log_max_segments_to_retain,
         "a cluster at rest has no operation in progress",

@@ -324,7 +324,7 @@ class Bug(Switch):
         ),
     )
     KUDU_3723 = Row(
-        title="a range with the table's own hash schema is stored as one with its own",
+        title="a range with the table's hash schema is stored as if it had its own",
         upstream="clients may spell out a range's hash schema. Masters stored it although it was "
         "the table's, and dropping the range did not remove it. After the range was added once "
         "more, the table could be neither opened nor altered (cad295f98)",

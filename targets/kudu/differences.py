@@ -114,4 +114,3 @@ DIFFERENCES: Final = (
         more="re-creation",
     ),
 )
-"""Known differences from real Kudu are on the page, and each entry covers only its difference."""

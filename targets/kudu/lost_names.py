@@ -16,7 +16,7 @@ from targets.kudu.messages import LoseNamesRequest, LoseNamesResponse
 from targets.kudu.rpc import Caller, RpcClient, RpcError, RpcServer
 
 LOST_S: Final = 8.0
-"""The length of an outage. It exceeds the elections that follow the loss of a leader."""
+"""The length of an outage in seconds, longer than the elections after the loss of a leader."""
 _ASK_LIMIT_S: Final = 1.0
 
 

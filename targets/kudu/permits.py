@@ -154,7 +154,7 @@ def permits_of_profile(profile: str, flags: Flags) -> list[Permit]:
     undone = [why for bug, why in _UNDONE.items() if bug in PROFILES[profile]]
     if undone:
         whys = "; ".join(undone)
-        # a tablet that was deleted too early refuses to be created again, which each leader tries
+        # each leader tries to create a tablet again that was deleted too early, and is refused
         rules = {**UNDONE, "bounds": ("calls of CreateTablet",)}
         permits.append(Permit(name="left-undone", why=whys, after="leader-change", rules=rules))
     if not FLAGS[profile].get("raft_prepare_replacement_before_eviction", True):

@@ -62,7 +62,7 @@ RESENDING: Final = RetryPolicy(
     resend=True, repeat=True, late_percent=30, mutation_attempt_timeout_s=0.5
 )
 SPREAD: Final = 37
-"""A factor, coprime with 100, that picks the client processes which resend mutations."""
+"""A factor, coprime with 100, that spreads the resending clients evenly over all processes."""
 
 
 class Layout:
@@ -109,8 +109,8 @@ class Layout:
         """The masters that appear twice in the tablet servers' lists."""
         if not {*self.named_twice} <= {*self.start_list}:
             raise UsageError(
-                f"--named-twice is {options['named_twice']!r}, which is not among the masters that "
-                f"tablet servers start with: {', '.join(self.start_list)} (--no-told-spares)"
+                f"--named-twice is {options['named_twice']!r}, but with --no-told-spares tablet "
+                f"servers start with these masters only: {', '.join(self.start_list)}"
             )
         smallest = min(
             self.flags.master_replies_max, (self.changed or self.flags).master_replies_max

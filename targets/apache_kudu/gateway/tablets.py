@@ -101,7 +101,7 @@ def _operations(columns: Mapping[str, m.Column], values: Values) -> tuple[m.RowO
     current = _known(columns, asked)
     if any(ours.type != their.type for ours, their in zip(current, theirs, strict=True)):
         raise _MismatchError("The type of a column is not the one in the current schema")
-    # The client packed each row by its own knowledge of which columns are nullable.
+    # Rows are packed by the client's columns, so decode them by these, but with the server's ids.
     numbered = [
         msgspec.structs.replace(their, id=ours.id)
         for ours, their in zip(current, theirs, strict=True)

@@ -42,8 +42,8 @@ METHODS: Final[Mapping[str, str]] = {
 }
 """The RPC that carries out each operation.
 
-Before it locates tablets, the client looks up the table by name. That RPC shows whether the table
-exists.
+For `locate`, this is the lookup of the table by name, with which the client begins. It shows
+whether the table exists.
 """
 VERSIONED: Final = frozenset({"alter", "rename", "get"})
 """Operations whose answers get a version, which requires a look before and a look after."""
@@ -203,7 +203,7 @@ def with_uuids(reply: Reply, uuids: Mapping[str, str]) -> Reply:
 
 
 def unbounded(tablets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Remove the bounds at both ends of the key space, which Kudu reports since 1.17."""
+    """Remove the bounds at both ends of the key space, which Kudu 1.17 and later report."""
     listed = [dict(tablet) for tablet in tablets]
     bounds = [(bytes.fromhex(each["start"]), bytes.fromhex(each["end"])) for each in listed]
     if states_ends(bounds):

@@ -177,7 +177,7 @@ def needs_leader(call: Read | Scan) -> bool:
 
 
 def needs_proof(call: Read | Scan) -> bool:
-    """Whether the answer's term must be certain. Only the latest state of any replica need not."""
+    """Whether the answer's term must be certain. Latest scans of any replica are the exception."""
     return needs_leader(call) or (isinstance(call, Scan) and call.mode != "latest")
 
 

@@ -121,7 +121,7 @@ def tablet_error(answer: Values) -> m.TabletError | None:
         m.TabletErrorCode, code, m.TabletErrorCode.UNKNOWN_ERROR
     )
     if listed is m.TabletErrorCode.UNKNOWN_ERROR and status is m.AppStatus.TIMED_OUT:
-        listed = m.TabletErrorCode.TIMED_OUT  # a code of the bundled target, a status of Kudu
+        listed = m.TabletErrorCode.TIMED_OUT  # bundled servers have a code for Kudu's status
     text = f"{status.name}, code {code}: {text}"
     return m.TabletError(listed, text, indeterminate=code not in _TABLET_REFUSALS)
 

@@ -160,7 +160,7 @@ def read_request(data: bytes) -> Asked:
         raise WireFormatError("a request has no id, or bytes behind its body")
     remote, identity = head.get("remote_method", {}), head.get("request_id")
     if identity is not None and identity.keys() < {*RowsId._fields}:
-        raise WireFormatError(f"the id of a request has no more than {sorted(identity)}")
+        raise WireFormatError(f"the id of a request has only the fields {sorted(identity)}")
     return Asked(
         head["call_id"],
         remote.get("service", ""),

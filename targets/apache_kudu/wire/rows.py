@@ -121,7 +121,7 @@ def read_operations(
                 raise WireFormatError("the last row is not complete")
             if column.type not in _PACKED:
                 taken += _POINTER.unpack_from(rows, at)[1]
-                if taken > len(texts):  # otherwise a small request could have huge rows
+                if taken > len(texts):  # cells that share bytes could make the rows huge
                     raise WireFormatError("the cells have more bytes than the buffer of texts")
             cells[column.id] = _unpack_cell(column, rows, at, texts)
             at += _width(column)
@@ -166,7 +166,7 @@ def unpack(
     nullable = any(column.is_nullable for column in columns)
     width = nulls_at + (_bitmap_bytes(len(columns)) if nullable else 0)
     if len(rows) != count * width:
-        raise WireFormatError(f"{count} rows of {width} bytes have {len(rows)} bytes")
+        raise WireFormatError(f"{count} rows of {width} bytes each do not fill {len(rows)} bytes")
     unpacked: list[tuple[Value, ...]] = []
     for begin in range(0, len(rows), width or 1):
         at, cells = begin, []

@@ -225,7 +225,7 @@ async def get_table_locations(
 
 
 def states_ends(bounds: Sequence[tuple[bytes, bytes]]) -> bool:
-    """Whether a table's tablets have bounds at the ends of the key space, as since Kudu 1.17.
+    """Whether these bounds include the ends of the key space, as in Kudu 1.17 and later.
 
     With n hash buckets and no ranges, the first tablet then starts at bucket 0, and the last ends
     at n.
@@ -332,7 +332,7 @@ def read_schema(schema: Values) -> m.Schema:
 
 def _read_column(column: Values) -> m.Column:
     if not column.keys() >= {"name", "type"}:
-        raise WireFormatError(f"a column has no more than {sorted(column)}")
+        raise WireFormatError(f"a column has only the fields {sorted(column)}")
     return m.Column(
         column.get("id", 0),
         column["name"],

@@ -184,7 +184,7 @@ class Reader:
         if isinstance(entry, dict):
             kind = entry.get("type", "volume")
             if kind not in {"volume", "bind"}:
-                rule = "the harness has volumes and binds; /tmp of a container is writable anyway"
+                rule = "it must be volume or bind; the /tmp of a container is writable anyway"
                 raise self.wrong(path, kind, rule)
             source, target = entry.get("source") or "", entry.get("target")
             read_only, is_bind = bool(entry.get("read_only")), kind == "bind"

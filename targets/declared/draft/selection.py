@@ -101,7 +101,7 @@ def _is_open(service: Service) -> bool:
 
 
 def _is_used(kind: Kind, services: Sequence[Service]) -> bool:
-    """Whether a server of another kind uses this kind, because its settings name such a server."""
+    """Whether a server of another kind names a server of this kind in its settings."""
     return any(
         user.recognized is not None and user.kind_name != kind.name and user.mentions(used.name)
         for user in services
@@ -135,4 +135,4 @@ def _uses(user: Service, other: Service) -> bool:
 def _asked(names: Sequence[str], questions: Questions) -> list[str]:
     if not names:
         return []
-    return questions.some_of("Services that belong to the system, too", names)
+    return questions.some_of("Other services that belong to the system", names)

@@ -2,12 +2,12 @@
 
 A request has an id, the operation and its arguments:
 
-{"id": 1, "f": "write", "key": "register", "value": 5, "client": "client-0"}
+    {"id": 1, "f": "write", "key": "register", "value": 5, "client": "client-0"}
 
 The program makes one attempt at the node in its command line. It answers with the same id and
 exactly one of
 
-{"id": 1, "ok": VALUE}     the operation happened; VALUE is its answer, or null
+    {"id": 1, "ok": VALUE}     the operation happened; VALUE is its answer, or null
     {"id": 1, "fail": "why"}   the operation certainly did not happen
     {"id": 1, "info": "why"}   unknown
 

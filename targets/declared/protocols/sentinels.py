@@ -73,7 +73,7 @@ class Sentinels:
         """Ask one Sentinel for its primary.
 
         During a failover, a Sentinel may name the new primary's address and still list it among the
-        replicas of the old one.
+        replicas of the old one, so the address is looked up in both.
         """
         stream = await Stream.open(env, sentinel)
         try:

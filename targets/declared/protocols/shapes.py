@@ -10,9 +10,10 @@ __all__ = ["SHAPES", "Answer", "Shape"]
 Answer = Literal["ran", "done", "whether", "value", "list", "pairs", "raw"]
 """The kind of value that `Session.perform` returns.
 
-"ran": nothing, even if nothing changed. "done": nothing, and the request took effect. "whether":
-whether it took effect. "value": a plain JSON value, null if there is none. "list": a list of such
-values. "pairs": a table, or a list of pairs. "raw": the whole answer as plain data, for probes.
+"ran": null, whether or not anything changed. "done": null; a request without effect is declined.
+"whether": whether the request took effect. "value": a plain JSON value, null if there is none.
+"list": a list of such values. "pairs": a table, or a list of pairs. "raw": the whole answer as
+plain data, for probes.
 """
 
 

@@ -1,6 +1,6 @@
 """SQL: a template is a statement with bound parameters, or a list of them in one transaction.
 
-read = "select value from register where id = {key}"
+    read = "select value from register where id = {key}"
     transfer = ["update account set ...", "update account set ..."]
     txn = { r = "select ...", append = "insert ..." }
 

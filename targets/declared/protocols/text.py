@@ -45,7 +45,7 @@ def decoded(data: bytes | bytearray | str) -> Any:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def text_of(name: str, value: Any) -> str:
@@ -96,12 +96,12 @@ def check_names(where: str, written: object, known: Collection[str]) -> None:
         if name not in known:
             choices = ", ".join(f"{{{each}}}" for each in sorted(known)) or "none"
             raise UsageError(
-                f"{where}: {match[0]} in {shown(written)} is not an argument of this operation; "
-                f"there is {choices}"
+                f"{where}: {match[0]} in {shown(written)} is not an argument of this operation, "
+                f"which has {choices}"
             )
         if encoding is not None and encoding not in ENCODINGS:
             choices = ", ".join(ENCODINGS)
-            raise UsageError(f"{where}: {match[0]} has an unknown encoding; there is {choices}")
+            raise UsageError(f"{where}: {match[0]} has an unknown encoding; give one of {choices}")
 
 
 def _texts(written: object) -> Iterator[str]:

@@ -235,7 +235,7 @@ class ZooKeeperSession(VersionedSession):
         try:
             header, offset = ReplyHeader.deserialize(frame, 0)
             if header.xid != self._xid:
-                raise MalformedError(f"an answer to {header.xid}, and {self._xid} was asked")
+                raise MalformedError(f"an answer to request {header.xid}, not to {self._xid}")
             if header.err:
                 raise _RefusedError(header.err)
             answer = request.deserialize(frame, offset)

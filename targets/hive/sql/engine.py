@@ -272,7 +272,7 @@ class Engine:
             async with self._committing:
                 self._validate(transaction)
                 await self._write(changes)
-                # Only snapshots that are taken later include this commit.
+                # Open snapshots exclude this commit, so the store keeps its changes for them.
                 self._store.commit(changes, keep=bool(self._moments))
         self.committed += 1
         self._end(transaction)

@@ -1,6 +1,6 @@
 """The database's files: a checkpoint, and a log of the commits after the checkpoint.
 
-checkpoint  the complete state, and the number of the log that continues it, in a checked
+    checkpoint  the complete state, and the number of the log that continues it, in a checked
                 file (`targets.checked_file`)
     wal-N       records: body length, CRC-32 of the length, CRC-32 of the body, body (msgpack)
 

@@ -3,8 +3,7 @@
 The code follows Hive's `TokenStoreDelegationTokenSecretManager`.
 
 * A token's identifier has its owner, its renewer, its issue date, its maximum age, and the number
-  of
-  the master key that made its password. Each metastore has its own current key and replaces it
+  of the master key that made its password. Each metastore has its own current key and replaces it
   periodically. A key is kept until all its tokens have passed their maximum age.
 * To verify a token, a metastore compares it with the stored password; this needs no key. To renew a
   token, it computes the password again. If it does not have the key with the token's number, it

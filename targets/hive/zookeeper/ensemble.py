@@ -26,7 +26,7 @@ _TICK_MS: Final = 500
 SILENCE_S: Final = 20 * _TICK_MS / 1000
 """ZooKeeper's longest session timeout, in seconds: no server answers with older data.
 
-A server that does not hear from its leader closes its clients' connections.
+A server that hears nothing from its leader for this long no longer answers its clients.
 """
 _CONFIGURATION: Final = f"""
 tickTime={_TICK_MS}

@@ -60,7 +60,7 @@ class TwoSidedClient:
 
     async def _get(self, operation: Operation, name: str) -> api.MetaTable:
         answer = await self._hive.call(operation, api.GetTable(*_split(name)))
-        # Only a real metastore's client returns a `MetaTable`.
+        # A real metastore's client returns a `MetaTable`, a bundled one's returns plain data.
         is_table = isinstance(answer, api.MetaTable)
         return answer if is_table else msgspec.convert(answer, api.MetaTable)
 

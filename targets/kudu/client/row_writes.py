@@ -32,7 +32,7 @@ from targets.kudu.client.tables import Gone, Table, TableCache, Tablet
 LATE_SEQ_NOS: Final = 50
 """The number of latest requests that a client reports as unfinished if it sends late copies.
 
-Servers remember the results of unfinished requests.
+Servers remember the results of unfinished requests, and so recognize late copies.
 """
 _KINDS: Final[Mapping[str, m.RowKind]] = {
     "insert": m.RowKind.INSERT,

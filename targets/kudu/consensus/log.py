@@ -4,7 +4,7 @@ A segment `wal-NNNNNNNNNN` consists of a header and records. A record is a group
 entries that were queued while the previous record was written. One sync makes the whole record
 durable.
 
-header  magic, segment number, CRC-32
+    header  magic, segment number, CRC-32
     record  magic, body length, CRC-32 of both, CRC-32 of the body, body (msgpack)
 
 A truncation is an append, as in Kudu's log: an entry whose index is at or below the last index

@@ -110,7 +110,7 @@ class HaClient:
             if not reply.error:
                 return reply.result
             refusal = api.MetastoreError(reply.error, reply.message)
-            # Plug-ins also refuse with a MetaException, but that message is not about the database.
+            # A MetaException that is not about the database is a plug-in's refusal: final as well.
             is_final = proof_of(refusal) is Proof.NOTHING or (
                 refusal.kind == api.META and not retries(refusal)
             )

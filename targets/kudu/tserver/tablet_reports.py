@@ -7,8 +7,7 @@ leader changes. The rules:
 
 * Initially, a registration and a full report are due.
 * A dirty mark has the number of the next report. It is cleared when the master acknowledges a
-  report
-  with that number or a later one (`processed_sequence`). A failed heartbeat clears no mark.
+  report with that number or a later one (`processed_sequence`). A failed heartbeat clears no mark.
 * A full report is due if the master asks for one. It is also due if an answer shows that the master
   leads in a later term than the one in which it last acknowledged a full report. (Kudu checks
   whether the flag `leader_master` turns from false to true. It thereby misses a leader that lost

@@ -6,7 +6,7 @@ log, and are equal on all replicas. A replica that has applied an entry with a t
 T has applied *every* entry at or below T, since later entries of the log, from any leader, are
 above T. A single test suffices:
 
-T is safe on a replica  <=>  `machine.last_timestamp` >= T
+    T is safe on a replica  <=>  `machine.last_timestamp` >= T
 
 The test needs no clock, no lease and no promise from a leader. A read at T returns the same rows on
 all replicas and at all times, despite three kinds of faults. After a failover, the new leader has

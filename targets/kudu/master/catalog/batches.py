@@ -82,7 +82,7 @@ _plain: Final = msgspec.msgpack.Decoder(Batch)
 _packed: Final = msgspec.msgpack.Decoder(_PackedBatch)
 _hms: Final = msgspec.msgpack.Decoder(HmsBatch)
 _cleanup: Final = msgspec.msgpack.Decoder(CleanupBatch)
-# An encoded batch is an array. The types of batches have different numbers of fields.
+# The first byte of an encoded batch has the number of fields, which differs between the types.
 _HMS_HEAD: Final = bytes([0x90 + len(HmsBatch.__struct_fields__)])
 _CLEANUP_HEAD: Final = bytes([0x90 + len(CleanupBatch.__struct_fields__)])
 

@@ -48,9 +48,9 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class ForgottenCounts(msgspec.Struct, frozen=True, array_like=True):
-    """Counts of the rows that were ever removed, and of their replicas and alters.
+    """The numbers of tables and tablets that were ever removed, and of their replicas and alters.
 
-    `altered` is the sum of the schema versions of the tablets' tables.
+    `altered` adds up, for each removed tablet, the schema version of its table.
     """
 
     tables: int = 0
