@@ -75,7 +75,7 @@ class ApacheKuduTarget(
         JAVA: JAVA_DOC,
     },
 ):
-    """The target plug-in of real Kudu. Its native client is that of `kudu`, over Kudu's own RPCs."""
+    """The target plug-in of real Kudu. Its native client is that of `kudu`, over Kudu's RPCs."""
 
     api_version = TARGET_API_VERSION
     name = "apache-kudu"
