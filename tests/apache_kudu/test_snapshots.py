@@ -183,7 +183,8 @@ async def test_a_cluster_at_rest_is_sound(cluster):
 
 
 async def test_a_leader_that_was_just_deposed_does_not_lead_in_the_next_term(cluster):
-    cluster.leader = "x2"  # in `dumped`, m1 leads in term 2
+    # m2 has just taken over in term 3, but `dumped` still takes m1 for the leader
+    cluster.leader = "x2"
     masters, _ = await dumped(cluster)
     led = {name: (dump["role"], dump["term"], dump["ready"]) for name, dump in masters.items()}
     assert led == {
@@ -282,7 +283,7 @@ async def test_what_comes_back_of_a_removed_table_is_awaited_once_more(cluster):
     system = system_of(cluster, now)
     for held, silent, awaits in [
         (["A1", "B1", "X1"], False, True),
-        (["A1", "B1", "X1"], True, True),  # no conclusion from a silent server
+        (["A1", "B1", "X1"], True, True),  # a silent server proves nothing
         (["A1", "B1", "X1"], False, False),
         (["A1", "B1"], False, False),
         (["A1", "B1", "X1"], False, True),

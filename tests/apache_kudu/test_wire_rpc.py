@@ -265,10 +265,11 @@ ALTER = (tables.alter_table, m.AlterTableRequest(NAMED, ID))
         (DELETE, {**SEEN, "table_name": "u"}, False),
         (DELETE, failed(7, 9, "Not the leader."), False),
         (RENAME, {**SEEN, "table_name": "u"}, True),
-        (RENAME, {**SEEN, "table_name": "v"}, False),  # perhaps after u was renamed to v
-        (RENAME, NOT_FOUND, False),  # perhaps dropped under its old name
+        (RENAME, {**SEEN, "table_name": "v"}, False),  # u may have been renamed to v since
+        (RENAME, NOT_FOUND, False),  # the table may have been dropped before the rename
         (RENAME, {**SEEN, "table_name": "t"}, False),
-        (ALTER, {**SEEN, "table_name": "t"}, True),  # an alter does not go through the metastore
+        # an alter does not go through the metastore, so its outcome is certain
+        (ALTER, {**SEEN, "table_name": "t"}, True),
     ],
 )
 async def test_a_change_that_the_metastore_made_is_in_the_catalog_or_uncertain(
@@ -552,7 +553,8 @@ def timestamps_asked(connection):
         (m.ScanRequest("T", m.ReadMode.READ_AT_SNAPSHOT), (2, None), 71, 70),
         (m.ScanRequest("T", m.ReadMode.READ_YOUR_WRITES), (3, None), 71, 70),
         (m.ScanRequest("T", allow_followers=True), (1, None), 0, 0),
-        # the latest state of a new leader could lack the last writes of its predecessor
+        # sent as a snapshot read: a new leader's latest state may lack its predecessor's last
+        # writes
         (m.ScanRequest("T"), (2, None), 71, 0),
     ],
 )

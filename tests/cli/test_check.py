@@ -90,7 +90,8 @@ def test_the_real_elle_is_agreed_with(kind, capsys):
         (found,) = objects(out)
         answer = found["verdict"], set(found["not"])
         if kind == "rw-register" and answer != (row["verdict"], set(row["not"].split())):
-            # Elle applies some rules only to lists, and does not use orders that the model implies.
+            # Stricter than Elle, which applies some rules only to lists, and ignores orders that
+            # the model implies.
             assert answer[0] == "invalid"
             different += 1
         else:
@@ -407,7 +408,7 @@ def test_an_unreadable_folder_is_one_line(asked, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("os.stat", refusing)
     code, out, err = run([tmp_path / asked], capsys)
     assert (code, len(err.splitlines())) == (EXIT_USAGE, 1)
-    assert ("VALID" in out) == (asked == ".")  # the readable history is judged anyway
+    assert ("VALID" in out) == (asked == ".")  # the readable file is judged anyway
     assert f"cannot read '{tmp_path}/closed/" in err
     assert "Permission denied" in err
 

@@ -1,4 +1,4 @@
-"""A suggested model convicts only if no other model may be meant that accepts the history."""
+"""A guessed model convicts a history only if no other plausible model accepts it."""
 
 import dataclasses
 import json
@@ -119,13 +119,15 @@ REFUSED = [("0!", "release", None), ("0-", "release", None)]
         ([*HELD, *HELD, *OTHER], EXIT_UNKNOWN),  # a semaphore, or a lock of two holders
         (PERMITS, EXIT_UNKNOWN),
         ([*HELD, *OTHER], EXIT_INVALID),
-        ([*HELD, *REFUSED, *HELD], EXIT_INVALID),  # the lock was lost, and not acquired twice
+        # the refused release proves that the lock was lost before it was acquired again
+        ([*HELD, *REFUSED, *HELD], EXIT_INVALID),
         ([*HELD, *FREED, *HELD, *OTHER], EXIT_INVALID),
         ([*HELD, *FREED, *OTHER], EXIT_VALID),
+        # as in Knossos, any process may release
         (
             [*HELD, ("1!", "release", None), ("1+", "release", None), *HELD],
             EXIT_VALID,
-        ),  # as in Knossos, any process may release
+        ),
     ],
 )
 def test_a_lock_that_may_be_a_semaphore_is_not_convicted(ops, code, tmp_path, capsys):

@@ -52,7 +52,7 @@ ONE, OTHER = map(client_end, range(2))
 SILENCE_S = 0.5  # an answer that takes longer counts as silence
 LEASE_S = 60.0
 ROUNDING_NS = 1_000
-SLEW_NS = 50_000_000  # how far the host's time daemon may adjust the wall clock meanwhile
+SLEW_NS = 50_000_000  # how far the host's time daemon may adjust the wall clock during a check
 
 Check = Callable[[Session], Awaitable[None]]
 T = TypeVar("T")
@@ -558,7 +558,7 @@ async def check_cut(session: Session) -> None:
         bite = await door(session).heal(fault)
         assert isinstance(bite, Bite)
         if bite.count != 0:
-            break  # on a busy machine, the client may give up before it has sent anything
+            break  # otherwise a client on a busy machine gave up before it sent anything
     assert bite.count is None or bite.count > 0
     assert await door(session).heal(fault) == bite
     assert await tell(env, "a", {"do": "echo", "text": "back"}) == "back"
@@ -852,7 +852,7 @@ async def check_slow_processor(session: Session) -> None:
     async def is_slowed() -> bool:
         """Whether the node is slower; other programs may have distorted the reference time."""
         nonlocal usual_ns
-        for _ in range(12):  # more than once only beside other programs
+        for _ in range(12):  # the first try fails only if other programs disturb the measurement
             if await took_ns() >= 4 * usual_ns:
                 return True
             await cluster.slow("a", factor=1.0)

@@ -96,7 +96,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 class _Member:
     """One node and its replica, if it has one.
 
-    A list of the first peers replaces the superblock.
+    In place of a superblock, the configuration of the first peers is kept.
     """
 
     def __init__(

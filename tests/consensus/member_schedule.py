@@ -89,7 +89,7 @@ class MemberSchedule(Schedule):
         self.actions += more
         self.weights += more.values()
         often: dict[str, tuple[float, ...]] = {"run_election": (0, 0.3, 1, 2)}
-        if rng.random() < 0.5:  # otherwise more changes are possible
+        if rng.random() < 0.5:
             often |= {"step_down": (0.5, 2), "compact": (0.5, 2, 5), "read": (3, 15)}
         for action, weights in often.items():
             self.weights[self.actions.index(action)] = rng.choice(weights)

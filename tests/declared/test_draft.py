@@ -249,7 +249,7 @@ def test_every_assumption_is_a_comment_and_a_line_of_the_output(capsys):
 
 STATED = {"mysql": {**MYSQL["db"], "environment": {"MARIADB_ROOT_PASSWORD": "pw"}}}
 TWO_FOLDERS = services("m1", image="memcached", volumes=["/x", "/y"])
-# Name -> (services, options, keys whose lines have a comment besides the usual ones).
+# Name -> (services, options, keys whose lines have an unusual comment).
 ASSUMPTIONS = {
     "a tool": (SENTINELS, (), {"without"}),
     "a service that the user leaves out": (SENTINELS, ("--without=admin",), set()),

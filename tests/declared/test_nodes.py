@@ -53,7 +53,7 @@ each.urls = { each = "{number}@{host}", between = " " }
         "ME": "{host:n2}",
     }
     assert first.files == {"a.conf": "server {host}:{port:2379}"}
-    # the client's port, and all ports that texts name
+    # the client's port, and all ports in placeholders
     assert set(first.ports) == {8080, 2380, 2379}
     assert first.faulty_disk  # its data folder is on a disk that power cuts affect
     assert first.ready == ReadyPort(8080)
@@ -73,7 +73,8 @@ def test_a_script_beside_the_file_is_named_with_its_folder(tmp_path):
     (node,) = nodes_of(tmp_path, declaration(nodes=nodes.replace("server", "./server")))
     assert node.command[1] == str(tmp_path / "server.py")
     (tmp_path / "server.py").unlink()
-    (node,) = nodes_of(tmp_path, declaration(nodes=nodes))  # a path in the node's own folder
+    # now taken as a path in the node's own folder
+    (node,) = nodes_of(tmp_path, declaration(nodes=nodes))
     assert node.command[1] == "server.py"
 
 

@@ -12,5 +12,5 @@ def engine():
 
 
 @pytest.fixture
-def environment(engine):  # lets all tests here share one xdist worker
+def environment(engine):  # a shared fixture, so all tests here run on one xdist worker
     return DockerEnvironment()

@@ -187,7 +187,7 @@ def test_an_engine_that_stays_away_ends_the_run_without_a_verdict(door, engine, 
         await wait_answering(session, "n1", "n2")
         shut_s.append(time.monotonic())
         door.shut()
-        await asyncio.sleep(200.0)  # longer than the engine is away in a run that continues
+        await asyncio.sleep(200.0)  # in a run that continues, the engine is away for less than this
         return "a verdict"
 
     try:

@@ -132,9 +132,8 @@ def test_a_driver_killed_while_it_deploys_leaves_nothing(engine, delay_s):
 
     # The warden ends last: after it has found nothing left, it searches for one more second.
     wait_until(lambda: processes_of(run_id) == [] and found(engine, run_id) == [])
-    time.sleep(
-        2.0
-    )  # the engine may still execute its last commands, which may leave objects behind
+    # the engine may still execute its last commands, which may leave objects behind
+    time.sleep(2.0)
     assert found(engine, run_id) == []
 
 

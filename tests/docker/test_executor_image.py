@@ -232,9 +232,8 @@ def test_manifests_name_what_they_define(documents):
     hosts = {word.split("/")[2].split(":")[0] for word in words if word.startswith("spark://")}
     assert hosts == services
     for host in hosts:
-        assert (
-            pods_of(documents)[host]["hostname"] == host
-        )  # the address at which the entry point listens
+        # the address at which the entry point listens
+        assert pods_of(documents)[host]["hostname"] == host
         # Kubernetes would set SPARK_MASTER_PORT to an address, which Spark takes for a number.
         assert all(not pod["enableServiceLinks"] for pod in pods_of(documents).values())
 

@@ -351,9 +351,8 @@ def test_an_id_of_a_case_becomes_a_label_that_rules_can_hold():
     assert len(set(labels)) == len(labels)
     for label in labels:
         assert len(label) <= 40
-        rules.mark(
-            label, Link("m1", "m2"), "del=200,jit=50"
-        )  # raises an error if the text is no valid quality
+        # raises an error if the text is not a valid quality
+        rules.mark(label, Link("m1", "m2"), "del=200,jit=50")
 
 
 class KernelEngine:

@@ -329,9 +329,8 @@ def test_interference_is_reported_with_its_begin_and_end(environment, engine, ha
             await until(lambda: reports)
             if undo is not None:
                 await asyncio.to_thread(undo, victim)
-                if (
-                    name == "ip link set eth0 down"
-                ):  # `ip link down` removes the routes, and `up` does not restore all of them
+                # `ip link down` removes the routes, and `up` does not restore all of them
+                if name == "ip link set eth0 down":
                     await asyncio.to_thread(victim.in_namespace, f"ip route add {gateway}")
                 await until(lambda: len(reports) == 2)
                 assert reports[1].data["over"] is True
@@ -369,7 +368,8 @@ def test_a_helper_that_ended_ends_the_run_by_its_name(environment, engine, hasty
     kind = "calls for clients" if "relay" in name else "keeps the network namespace of n1"
     with pytest.raises(InfrastructureError, match=f"which {kind}, was .*not by the harness"):
         environment.execute(plan_of(echo_nodes(1), run_id=victim.run_id, ends=ENDS), main)
-    node = "" if "relay" in name else "n1"  # on a busy engine another fact may have begun and ended
+    node = "" if "relay" in name else "n1"
+    # on a busy engine, there may be other facts, which began and ended
     assert (node, True) in [(event.node, event.data.get("lasts")) for event in reports]
     assert engine.containers(f"harness.run={victim.run_id}") == []
 

@@ -137,9 +137,8 @@ def test_a_packet_of_an_unknown_fault_waits_for_the_rules():
     scheduler.learn({FLOW: {1: Quality(delay_ms=100)}}, 10.1, latest=False)
     assert scheduler.verdicts(10.2) == [(1, ACCEPT)]
     assert scheduler.puzzled
-    scheduler.learn(
-        {FLOW: {1: Quality(delay_ms=100)}}, 10.3
-    )  # the delay of the second packet is over by then
+    # the delay of the second packet is over by then
+    scheduler.learn({FLOW: {1: Quality(delay_ms=100)}}, 10.3)
     assert scheduler.verdicts(10.3) == [(2, ACCEPT)]
     assert not scheduler.puzzled
 

@@ -34,8 +34,9 @@ class Probe:
         return await door(self).shape([LINK], quality, lease_s=lease_s)
 
     async def __call__(self, holds, sender="b", openers="b"):
-        """Send data over one connection per opener, and return how they arrived once `holds` is
-        true of all. A busy host pauses, so the measurement may be repeated.
+        """Send data over one connection per opener, and return the measurements.
+
+        A busy host pauses, so the measurement is repeated until `holds` is true of all connections.
         """
         for _ in range(TRIES):
             ways = [await measure_stream(self.engine, self.run_id, o, sender) for o in openers]

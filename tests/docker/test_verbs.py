@@ -33,7 +33,7 @@ async def clients_have_slow_links_too_and_a_stall_ends_with_what_it_held(session
         for node in ("n1", "n2"):
             started_s = time.monotonic()
             await ask(session, node, "who")
-            # The connection and the request each send one packet in this direction.
+            # Connecting and asking each send one packet in this direction, which is delayed.
             assert (time.monotonic() - started_s >= 0.4) == (node == "n1"), link
         await door(session).heal(fault)
     fault = await door(session).shape([Link("n1", CLIENT)], LinkQuality(stall=True))
@@ -216,7 +216,7 @@ async def an_exit_nobody_asked_for_is_noticed(session):
 
 
 async def a_slowed_node_gets_its_part_of_a_processor(session, engine):
-    """A CPU limit survives a wipe and a restart, is no starvation, and ends with a heal."""
+    """A CPU limit survives a wipe and a restart, is not starvation, and ends with a heal."""
     cluster = session.cluster
     container = cluster._nodes["n1"].container
 

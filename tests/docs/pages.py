@@ -173,9 +173,8 @@ def bash(script, folder, limit_s):
     variables = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "XDG_STATE_HOME": str(
-            folder / ".state"
-        ),  # stop clusters that outlive the page; they belong to this test
+        # a state folder of its own, because clusters that outlive the page belong to this test
+        "XDG_STATE_HOME": str(folder / ".state"),
         "COLUMNS": "100",
     }
     with subprocess.Popen(

@@ -126,8 +126,8 @@ def run(
                 (rng.choice(("r", "append")), rng.choice(keys)) for _ in range(rng.randint(1, 4))
             ]
             if level == "no-first-committer":
-                # The transaction would show its own writes on top of an old snapshot, which no
-                # level allows.
+                # Appends come last: on an old snapshot, a read would show the transaction's own
+                # appends, which no level allows.
                 plan.sort(reverse=True)
             process = idle.pop(rng.randrange(len(idle)))
             active.append(_Client(process, plan, clock, store.begin()))

@@ -119,7 +119,7 @@ BEYOND = {
 
 
 PARTS = 20
-"""The number of tests that share the histories, of which there are hundreds."""
+"""The number of tests among which the hundreds of histories are divided."""
 
 
 @pytest.mark.parametrize("part", range(PARTS))

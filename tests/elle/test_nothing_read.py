@@ -14,9 +14,8 @@ def judged(kind, *lines):
 
 @pytest.mark.parametrize(("kind", "f"), [("list-append", "append"), ("rw-register", "w")])
 def test_writes_alone_are_not_valid(kind, f):
-    writes = [
-        (f"0{end}", "txn", [[f, "x", value]]) for value in (1, 2) for end in "!+"
-    ]  # the transactions run one after the other
+    # the transactions run one after the other
+    writes = [(f"0{end}", "txn", [[f, "x", value]]) for value in (1, 2) for end in "!+"]
     result = judged(kind, *writes)
     assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "nothing-observed")
     for end in "-?":

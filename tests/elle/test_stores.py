@@ -10,7 +10,7 @@ from checkers.elle.models import UNKNOWN_TYPES, canonical, impossible_models
 from harness.ops import Verdict
 from tests.elle.stores import as_registers, run
 
-# level of the store -> (model that holds, violated model, model whose violation is proof of it)
+# level of the store -> (model that holds, model that soon turns out to be violated)
 LEVELS = {
     "strict-serializable": ("strict-serializable", None),
     "serializable": ("serializable", "strict-serializable"),

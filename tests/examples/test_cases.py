@@ -73,7 +73,7 @@ def single(history):
     done = within(history, "node:m1")
     assert not acknowledged(done, ddl.MUTATIONS)
     served = [pair for pair in done if pair.invoke.f in ROWS]
-    # new clients do not know the locations of any tablets
+    # the others fail, because new clients do not know the locations of any tablets
     assert len(acknowledged(served, ROWS)) > len(served) / 2
 
 

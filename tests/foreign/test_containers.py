@@ -36,11 +36,12 @@ CASES = [
     ("set", "0! add 1; 0+ add 1; 1! read; 1+ read [1, 1]", INVALID),
     ("set", "0! add ['k', 1]; 0+ add ['k', 1]; 1! read; 1+ read [['k', 1]]", VALID),
     ("set", "0! add 1; 0+ add 1; 0! add '1'; 0+ add '1'; 1! read; 1+ read [1]", INVALID),
+    # 1 and True are equal in Python
     (
         "set",
         "0! add 1; 0+ add 1; 1! read; 1+ read [True]",
         INVALID,
-    ),  # 1 and True are equal in Python
+    ),
     ("set", "0! add 1; 0+ add 1; 1! read; 1+ read [1.0]", INVALID),
     ("set", "0! add {'a': [1]}; 0+ add {'a': [1]}; 1! read; 1+ read [{'a': [1.0]}]", INVALID),
     ("set", "0! add [1, None]; 0+ add [1, None]; 1! read; 1+ read {'#{}': [[1, None]]}", VALID),
@@ -53,11 +54,12 @@ CASES = [
     ("queue", "0! enq 1; 0? enq 1; 2! enq 2; 2+ enq 2; 1! deq; 1+ deq 2", VALID),
     ("queue", "0! enq 1; 1! enq 2; 1+ enq 2; 0+ enq 1; 1! deq; 1+ deq 2", VALID),
     ("queue", "0! deq; 0+ deq", VALID),
+    # nothing was observed
     (
         "queue",
         "0! deq; 0- deq; 0! enq 1; 0+ enq 1; 0! deq; 0- deq",
         UNKNOWN,
-    ),  # nothing was observed
+    ),
     ("queue", "0! deq; 0- deq", VALID),  # the failed dequeue had no effect
     ("queue", "0! enq 1; 0+ enq 1; 0! deq; 0? deq", UNKNOWN),
     ("unordered-queue", "0! enq 1; 0+ enq 1", UNKNOWN),
@@ -255,10 +257,11 @@ def test_random_histories_agree_with_all_orders(kind, native, monkeypatch):
         verdict = check.check(time_limit_s=300, draw=False)[0].verdict
         seen = observations(check.model, check.parsed) or all(p.type == "fail" for p in given.pairs)
         assert verdict is (expected if seen else UNKNOWN), (seed, history)
+        # without observations there is no contradiction
         assert seen or expected is VALID, (
             seed,
             history,
-        )  # without observations there is no contradiction
+        )
         verdicts.append(expected)
         if seed % 4 == 0:
             outcome = check_operations(check.model, check.parsed)

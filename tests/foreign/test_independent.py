@@ -193,9 +193,8 @@ def test_the_verdict_is_the_worst_of_all_keys(data, model):
     assert (found.verdict is INVALID) is convicted
     if found.verdict is VALID:
         assert any(result.verdict is VALID for result in single)
-    seen = judged(
-        model, lines
-    )  # without the option, a history that separate keys explain is not called invalid
+    # without the option, a history that separate keys explain is not called invalid
+    seen = judged(model, lines)
     if shape_of(History(written(*lines)).pairs) is not Shape.NO:
         assert seen.verdict is not INVALID or convicted
 
@@ -390,10 +389,11 @@ def rounds(*answers):
         (rounds(0, 1, None), VALID),
         (rounds(0, None, None), UNKNOWN),
         ([*NIL, *NIL, *NIL, *rounds(0)], VALID),  # initially nil, like Jepsen's registers
+        # initially 0, so these reads observed nothing
         (
             [*did(0, "read", None, 0), *NIL, *NIL],
             UNKNOWN,
-        ),  # initially 0, so these reads observed nothing
+        ),
         ([*NIL, *did(0, "cas", [None, 3]), *did(0, "read", None, 3)], VALID),
     ],
 )

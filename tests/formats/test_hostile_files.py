@@ -75,7 +75,7 @@ def test_a_line_of_a_gigabyte(tmp_path):
     ended = run_program(sys.executable, "-c", SCRIPT, usual, *paths, timeout_s=300)
     told = ended.stderr.splitlines()
     assert (ended.returncode, ended.stdout) == (0, "")
-    assert len(told) == 2 * (1 + len(ENDLESS))  # per file, one line of output and one about its end
+    assert len(told) == 2 * (1 + len(ENDLESS))  # two lines per file: the output, and how it ended
     ends = [tuple(map(int, end.removeprefix("ended ").split())) for end in told[1::2]]
     assert {code for code, _ in ends} == {EXIT_USAGE}
     usual_mb = ends[0][1]

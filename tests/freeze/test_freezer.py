@@ -44,7 +44,7 @@ class System(FakeSystem):
 
 
 def running(cluster, faults):
-    """Build a run in its chaos phase, whose faults are this coroutine."""
+    """Build a run in its chaos phase, in which the coroutine `faults` injects the faults."""
     conductor, recorder = conductor_of("kill leader", cluster)
 
     async def phases(*, ends):
@@ -78,7 +78,7 @@ async def test_a_node_that_starts_while_the_others_are_paused_is_paused(tmp_path
     run = running(cluster, asyncio.sleep(0))
     found = await frozen(run, tmp_path)
     assert sorted(found.nodes) == sorted(cluster.nodes) == sorted(cluster.paused)
-    await cluster.kill("m1")  # paused by hand, so the node stays frozen until this pause is healed
+    await cluster.kill("m1")  # restarted by hand, m1 is paused again until the freeze is healed
     cluster.paused.discard("m1")
     await cluster.start("m1")
     await asyncio.sleep(0)

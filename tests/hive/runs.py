@@ -1,4 +1,4 @@
-"""Simulated runs of the target hms, from words as on the command line."""
+"""Simulated runs of the target `hive`, configured by command-line options in a string."""
 
 import shlex
 

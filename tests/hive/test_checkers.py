@@ -368,12 +368,13 @@ def test_the_bound_is_that_of_the_list_that_the_client_had(gap_ms, uris, rule):
     ("uris", "listed", "faults", "rule"),
     [
         (["hms1", "hms2"], ["hms1", "hms2"], [], "other-not-tried"),
+        # an administrator removed hms2 before or during the operation
         (
             ["hms1", "hms2"],
             ["hms1"],
             [],
             "valid",
-        ),  # an administrator removed hms2 before or during the operation
+        ),
         (["hms1"], ["hms1"], [], "valid"),  # the client knew only one metastore
         (["hms1", "hms2"], ["hms1", "hms2"], [ADDED], "other-not-tried"),
         (["hms1", "hms2"], ["hms1", "hms2"], [REMOVED], "valid"),  # hms2 was removed, but came back

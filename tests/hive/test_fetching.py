@@ -244,7 +244,7 @@ def test_strict_permits_nothing_and_clients_are_the_bundled_ones():
         return {permit.name for permit in target.permits(settings)}
 
     assert permits("strict") == {"no-kdc"}
-    for store in ("memory", "db", "zookeeper"):  # no store may be private to one metastore
+    for store in ("memory", "db", "zookeeper"):
         stale = {"token-stale-read"} if store == "zookeeper" else set()
         assert permits("strict", kdc=True, token_store=store) == {"token-renew-gap", *stale}
     assert "token-memory" in permits("hive4", kdc=True)

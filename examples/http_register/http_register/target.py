@@ -67,10 +67,11 @@ class HttpSystem(System):
         return WebClient(self.env, process, NODES, operate)
 
     def core(self, rng: random.Random) -> tuple[str, ...]:
+        # a follower serves only together with the primary
         return (
             NAMES[0],
             rng.choice(NAMES[1:]),
-        )  # the primary serves alone, but a follower needs the primary
+        )
 
     async def groups(self) -> dict[str, Roles]:
         return {"register": Roles({"r1": NodeRole("leader")}, NAMES)}  # only the primary ever leads

@@ -23,7 +23,7 @@ SCAN = Request("scan", {"table": "r", "mode": "snapshot", "replica": "any"})
 WRITE = Request("write", {"table": "r", "nonce": "n", "rows": [["upsert", "k", {"v": "a"}]]})
 HELD = "s1"
 SENT_MS = 3
-"""The time from the start of an operation until the client sends its RPC."""
+"""The time that passes before the client sends the RPC of an operation."""
 
 
 class FakeProgram:

@@ -450,10 +450,11 @@ FULL = later(refused, "alter", alter(["drop", "v1"]), "INVALID_SCHEMA/INVALID_AR
         ([DROP_REFUSED, DROP_LOST], True),  # only earlier events can explain a refusal
         *(([RENAME, error, RENAME_FAILED], False) for error in (PRESENT, MISSING)),
         *(([RENAME, RENAME_FAILED, error], True) for error in (PRESENT, MISSING)),
+        # a column may be dropped however many columns there are
         (
             [FULL, do("fact", "snapshot", {"accepts": {"columns": 1}})],
             True,
-        ),  # dropping a column is allowed at any number of columns
+        ),
     ],
 )
 def test_a_refusal_is_explained_by_what_may_have_happened_before_it(steps, broken):

@@ -69,7 +69,9 @@ def test_disjoint_ranges_with_all_their_buckets_are_sound(own, letters, buckets)
     assert broken(own, tablets, custom) == []
     for left_out in range(len(tablets)):
         few = [*tablets[:left_out], *tablets[left_out + 1 :]]
-        assert bool(broken(own, few, custom)) is (own > 1), "a range of one tablet is gone"
+        assert bool(broken(own, few, custom)) is (own > 1), (
+            "the only tablet of a range may be missing"
+        )
         assert broken(own, [*tablets, tablets[left_out]], custom)
     for left_out in range(len(custom)):
         assert broken(own, tablets, [*custom[:left_out], *custom[left_out + 1 :]])

@@ -381,7 +381,7 @@ def test_a_long_zone_is_cut_down_in_few_checks(monkeypatch):
     assert contradiction.core[0] == gone
     assert len(contradiction.core) == 3
     assert len(asked) < 60
-    assert not any(asked)  # explanations would take a hundred times longer
+    assert not any(asked)  # no explanation is built: that would take a hundred times longer
 
 
 def test_the_earliest_contradiction_is_reported():

@@ -63,7 +63,7 @@ def test_only_explainable_violations_are_permitted():
         assert relaxed is not None
         assert relaxed.exhausted, seed
         assert (relaxed.counts is not None) == wanted, seed
-        assert wanted or seed % 3, f"what the masters of seed {seed} do is permitted"
+        assert wanted or seed % 3, f"seed {seed} must be permitted"
         permitted, refused = permitted + wanted, refused + (not wanted)
         needed += wanted and not oracle(history)
     assert min(permitted, refused) > 100
@@ -137,7 +137,8 @@ def test_a_refused_change_is_an_observation():
     assert lin(h).verdict is Verdict.INVALID
     result = lin(h, "stale-read")
     assert result.verdict is Verdict.PERMITTED
-    assert result.operations == (index + 1,)  # the added fact about permits shifts indexes
+    # the fact about permits that `lin` adds shifts the indexes by one
+    assert result.operations == (index + 1,)
 
 
 # --- the other permits ---------------------------------------------------------------------------
@@ -229,7 +230,7 @@ def test_each_permit_covers_its_case_and_no_more(name, permit, verdict):
         others = {"stale-read", "torn-list", "name-gap", "ddl-twice", "dirty-create"} - {permit}
         assert lin(h, *sorted(others)).verdict is Verdict.INVALID
         both = lin(h, *sorted(others), permit)
-        assert set(permitted_in(both)) == {permit}, "it is not put down to another"
+        assert set(permitted_in(both)) == {permit}, "another permit took the blame"
 
 
 def power_cut(h: Writer) -> int:

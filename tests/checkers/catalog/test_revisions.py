@@ -136,10 +136,11 @@ def test_a_run_whose_answers_carry_revisions_needs_no_search(monkeypatch):
         (lambda index, _: -1 if index == 5 else index, True),
         (lambda index, _: -index, False),  # all answers have impossible revisions
         (lambda index, _: 100 - index, False),  # revisions in the opposite order
+        # one answer has no revision, which the replay notices late
         (
             lambda index, _: None if index == 3 else index,
             False,
-        ),  # one answer has no revision, which the replay notices late
+        ),
         (lambda _, __: None, False),
     ],
 )

@@ -153,7 +153,7 @@ def learner(name: str) -> list[str]:
          Verdict.VALID),
         ([changed("remove-master", "m2", at_s=2), changed("add-master", "m2", at_s=3),
           listed(*VOTERS, at_s=4)], Verdict.INVALID),
-        # The list of a deposed leader is older than the list before it.
+        # A deposed leader's list does not count, because it is older than the list before it.
         ([changed("remove-master", "m2", at_s=2), listed(VOTERS[0], VOTERS[2], at_s=3, term=2),
           listed(*VOTERS, at_s=4)], Verdict.VALID),
         # no list shows whether the added master votes
@@ -450,8 +450,10 @@ def copied(installs: int, refused: int = 0) -> Json:
         (CARRIED, copied(103), 10, 0, "valid"),  # measured: one call per copy
         (CARRIED, copied(206), 10, 0, "valid"),
         (CARRIED, copied(230), 10, 0, "invalid"),
-        (CARRIED, copied(900, refused=700), 10, 0, "valid"),  # large snapshots come in many chunks
-        (CARRIED, copied(280), 10, 2, "valid"),  # followers were away too long for the log
+        # a snapshot in many chunks counts once, with its last chunk
+        (CARRIED, copied(900, refused=700), 10, 0, "valid"),
+        # followers that were away for too long also need copies
+        (CARRIED, copied(280), 10, 2, "valid"),
         (CARRIED, copied(400), 10, 2, "invalid"),
         ("files", {"files": 9}, 2, 0, "valid"),
         ("files", {"files": 20}, 2, 0, "valid"),
@@ -478,7 +480,7 @@ DELETE = "TabletServerAdminService.DeleteTablet"
 @pytest.mark.parametrize(
     ("calls", "put_off", "rules"),
     [
-        # measured without any bug: refused, since the tablet or its server was busy, and resent
+        # measured without bugs: most calls were refused by a busy tablet or server, and resent
         (22_710, 20_170, set()),
         (22_710, 16_000, {"deletions"}),
         (100_000, 97_000, {"calls of DeleteTablet"}),  # resent without ever doubling the wait
@@ -613,7 +615,8 @@ def test_the_limit_of_held_bytes_grows_with_operations():
         ([(0, 100), (30, 105), (60, 110)], Verdict.VALID),  # earlier bytes do not count
         ([(0, 0), (30, 5), (60, 10), (90, 15), (120, 20)], Verdict.VALID),
         ([(0, 0), (30, 5), (60, 11)], Verdict.INVALID),
-        ([(0, 0), (30, 1), (60, 6), (90, 12)], Verdict.INVALID),  # the minute from 30 s to 90 s
+        # 11 MiB in the minute from 30 s to 90 s
+        ([(0, 0), (30, 1), (60, 6), (90, 12)], Verdict.INVALID),
         # no two measurements are exactly a minute apart
         ([(0, 0), (30, 1), (60, 6), (91, 12)], Verdict.VALID),
         ([(0, 0), (120, 20)], Verdict.VALID),  # 10 MiB per minute, for two minutes

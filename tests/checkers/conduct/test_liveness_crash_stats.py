@@ -307,12 +307,13 @@ def test_an_exit_beside_a_failure_of_the_infrastructure_is_unknown(node, after_m
     ("node", "at_ms", "healed", "verdict"),
     [
         ("m1", 100, True, Verdict.VALID),
+        # a fault may end the node up to 10 s after its heal
         (
             "m1",
             1_000 + 9_000,
             True,
             Verdict.VALID,
-        ),  # a fault before the heal may end the node up to 10 s after it
+        ),
         ("m1", 1_000 + 11_000, True, Verdict.INVALID),
         ("m1", 60_000, False, Verdict.VALID),
         ("m1", 0, True, Verdict.INVALID),  # the exit precedes the fault

@@ -14,7 +14,7 @@ ROWS = [
 ]
 WANTED = {"valid": Result.OK, "invalid": Result.ILLEGAL}
 PROVEN_MAX = 2_000
-"""The most operations of a history whose verdict must also be proven."""
+"""The verdict of a history with at most this many operations must also be proven."""
 
 pytestmark = pytest.mark.skipif(
     not ROWS, reason=f"no conformance data at {CONFORMANCE}; set HARNESS_CONFORMANCE"

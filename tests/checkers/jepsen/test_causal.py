@@ -119,9 +119,8 @@ def possible(ops):
         grown = set()
         while states - grown:
             grown |= states
-            states |= {
-                (write, late - {write}) for _, late in states for write in late
-            }  # a late write takes effect at this point
+            # a late write takes effect at this point
+            states |= {(write, late - {write}) for _, late in states for write in late}
         if op.f == "write" and op.type is OpType.OK:
             states = {(op.value, late) for _, late in states}
         elif op.f == "write" and op.type is OpType.INFO:

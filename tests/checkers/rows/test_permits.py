@@ -85,7 +85,7 @@ def explained(ops: Any, facts: Any, cuts: Any, *, stale: bool) -> bool:
                 return True
         for cut in left:
             if any(by_id[i].return_time is not None and by_id[i].return_time < cut for i in todo):
-                continue  # a power cut follows all operations that were answered before it
+                continue  # an operation that returned before this power cut must come first
             rest = tuple(other for other in left if other != cut)
             for place in range(len(done) - 1):
                 undone = [op for _, op in done[place + 1 :] if op is not None]

@@ -27,9 +27,8 @@ def test_a_scan_that_leaves_out_a_tablet_showed_it_empty():
     h = two_tablets()
     h.scan(1, {"a": {"v": "1"}}, 20, end="b")  # the scan did not ask for rows of the other tablet
     h.scan(1, {"a": {"v": "1"}}, 10, at=10)  # the other tablet had no rows at that time
-    h.scan(
-        1, {"a": {"v": "1"}}, None, mode="latest"
-    )  # any replica may answer, with a state of any age
+    # any replica may answer, with a state of any age
+    h.scan(1, {"a": {"v": "1"}}, None, mode="latest")
     assert verdicts(h) == {}
     h.scan(1, {"a": {"v": "1"}}, 20)
     assert verdicts(h) == {"snapshot-scans": "stale-row", "elle-rows": ""}

@@ -494,12 +494,13 @@ def looked(h: Rows, process: int, value: str, node: str, term: int) -> int:
         ("t1", 1, ("stale-read",), Verdict.PERMITTED),
         ("t1", 1, (), Verdict.INVALID),
         ("t2", 2, ("stale-read",), Verdict.INVALID),  # the leader of the term was t2 itself
+        # t2 has already answered in a later term
         (
             "t2",
             1,
             ("stale-read",),
             Verdict.INVALID,
-        ),  # t2 has already answered in a later term
+        ),
         ("t1", 3, ("stale-read",), Verdict.INVALID),
     ],
 )

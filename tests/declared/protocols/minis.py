@@ -1,4 +1,4 @@
-"""Minis, which are small correct servers that keep their data in a dictionary."""
+"""Small correct servers ("minis") that keep their data in a dictionary."""
 
 import json
 import struct
@@ -91,7 +91,7 @@ class MiniRedis:
             self.data[key], done = argv[1], 1
         elif text == redis._RELEASE and self.data.get(key) == argv[0]:
             done = 1 if self.data.pop(key) else 0
-        elif text == redis_scripts.LEASE:  # the mini never ends a lease
+        elif text == redis_scripts.LEASE:  # leases never end here
             if key in self.data:
                 return b"$-1\r\n"
             self.data[key] = argv[0]

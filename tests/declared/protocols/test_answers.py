@@ -65,7 +65,7 @@ def test_registers_are_apart(name):
     run(name, body, vocabulary="registers")
 
 
-@ours  # in SQL, the first statement affects no row
+@ours  # not for SQL, whose first statement affects no row
 def test_a_cas_of_an_absent_register_may_expect_null(name):
     async def body(call, _):
         assert await call("cas", {"old": None, "new": 6}) == ("ok", {"result": "ok"})

@@ -128,9 +128,7 @@ def test_wait_counts_replicas(count, expected):
 
 
 def sentinel(*, old, new=None, epoch=4):
-    """Build a Sentinel that is replacing the primary with run id `old` by the replica `new`, if
-    given.
-    """
+    """Build a Sentinel. With `new`, that replica is replacing the primary with run id `old`."""
 
     def node(run_id, ip):
         return [b"ip", ip, b"port", b"6379", b"runid", run_id, b"config-epoch", b"%d" % epoch]
