@@ -267,7 +267,7 @@ def test_what_is_large_was_reviewed():
 
 def test_files_tell_their_design():
     for path in sources():
-        assert ast.get_docstring(tree_of(path)), f"{path} has no docstring that tells its design"
+        assert ast.get_docstring(tree_of(path)), f"{path} has no docstring that explains its design"
 
 
 FOLDER_MODULES = 25

@@ -114,8 +114,7 @@ def shared_by(item):
     """Return the module or folder whose tests share a fixture with this one, or ""."""
     for scope in ("session", "package", "module"):
         for made in item._fixtureinfo.name2fixturedefs.values():
-            if (
-                made[-1].scope == scope and made[-1].baseid
-            ):  # not a fixture of pytest or another plug-in
+            # not a fixture of pytest or another plug-in
+            if made[-1].scope == scope and made[-1].baseid:
                 return item.nodeid.partition("::")[0] if scope == "module" else made[-1].baseid
     return ""

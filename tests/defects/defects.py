@@ -35,7 +35,7 @@ from tests.support.replacing import Patch, instead, replace
 
 @dataclasses.dataclass(frozen=True)
 class Defect:
-    """One defect: its name, one sentence, the patch, and the tests that must fail.
+    """One defect: its name, a sentence about it, the patch, and the tests that must fail.
 
     A test that takes longer than `limit_s` has failed.
     """
@@ -54,10 +54,10 @@ DEFECTS: dict[str, Defect] = {}
 def defect(
     *tests: str, at: tuple[Any, str] | None = None, heavy: bool = False, limit_s: int = 60
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function as a defect; its docstring is the defect's sentence.
+    """Register the decorated function as a defect; its docstring is the sentence about the defect.
 
-    With `at`, the function replaces that one, and gets the original as its first argument.
-    Otherwise it is the patch.
+    `at` names a function to replace, which the new one gets as its first argument. Without `at`,
+    the decorated function is the patch.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -159,9 +159,8 @@ async def test_killing_or_pausing_one_metastore_costs_a_failover(hms):
     assert [attempt.node for attempt in done.attempts] == ["hms1", "hms2"]
     await hms.cluster.start("hms1")
     await hms.until_ready()
-    assert (
-        await hms.do(client, "get", "db1.x")
-    ).node == "hms2"  # the client stays with hms2 as long as it can
+    # the client stays with hms2 as long as it can
+    assert (await hms.do(client, "get", "db1.x")).node == "hms2"
     await hms.cluster.pause("hms2", lease_s=60)
     done = await hms.do(client, "alter", "db1.x")
     assert (done.type, done.node) == (OpType.OK, "hms1")

@@ -142,4 +142,4 @@ def test_whatever_commits_has_a_serial_order(plans, choices):
     )
     alone = asyncio.run(run(transactions[:1], []))
     if play(transactions[:1]) is not None:
-        assert alone[0], "nothing stood in its way"
+        assert alone[0], "no other transaction ran at the same time"

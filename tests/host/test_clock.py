@@ -72,9 +72,8 @@ def test_the_same_once_more_changes_nothing():
     right.passed_ns += SECOND_NS
     clock.set(error)
     assert clock.wall_ns() - right.wall_ns() == SECOND_NS // 2
-    clock.set(
-        ClockError(drift_ppm=500_000, since_ns=1)
-    )  # the clock is corrected, and then drifts again
+    # the clock is corrected, and then drifts again
+    clock.set(ClockError(drift_ppm=500_000, since_ns=1))
     assert clock.wall_ns() == right.wall_ns()
 
 
@@ -86,9 +85,8 @@ def test_a_wall_clock_has_drifted_before_its_node_began():
     assert clock.wall_ns() - right.wall_ns() == 9 * SECOND_NS
     clock.set(ClockError())
     assert clock.wall_ns() == right.wall_ns()
-    right, clock = faulty(
-        **error, since_ns=WALL_NS + SECOND_NS
-    )  # wall clocks of the two hosts differ slightly
+    # wall clocks of the two hosts differ slightly
+    right, clock = faulty(**error, since_ns=WALL_NS + SECOND_NS)
     assert clock.wall_ns() - right.wall_ns() == 5 * SECOND_NS
 
 

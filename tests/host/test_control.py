@@ -254,7 +254,8 @@ async def test_a_node_goes_on_once_the_springs_of_its_event_have_run():
 
     async def spring(event):
         order.append(event.kind)
-        await world.control.worsen_disk(FULL)  # a node stopped at an event executes this
+        # even a node that is stopped at an event carries this out
+        await world.control.worsen_disk(FULL)
         await waits.wait()
         order.append("sprung")
 

@@ -78,7 +78,7 @@ def test_a_response_says_whether_it_may_be_cut(raw, cut):
     "text", ["123", "-1.5", "[1, 2]", '{"a": 12}', '"12"', "true", "null", " 12\n", "[" * 9999]
 )
 def test_no_beginning_of_an_unframed_answer_is_taken_for_the_whole(text):
-    """Whatever is taken for a whole is at most followed by blanks."""
+    """A text counts as whole only if nothing but blanks could follow it."""
     for size in range(len(text) if len(text) < 99 else 0):
         beginning = Response(200, text[:size].encode(), framed=False)
         assert beginning.may_be_cut()

@@ -82,9 +82,8 @@ async def test_a_new_machine_under_the_old_name_does_the_work_of_a_lost_master(c
     await take_its_name(cluster)
     await lead(cluster, LOST)
     await works(cluster, old, "after")
-    await cluster.cluster.kill(
-        "m2"
-    )  # the new master has replaced the lost one, so another master may be down
+    # the new master has replaced the lost one, so another master may be down
+    await cluster.cluster.kill("m2")
     await works(cluster, old, "one-down")
     tables = (await cluster.ok(old, "list"))["tables"]
     assert [name for name, *_ in tables] == ["after", "before", "one-down"]

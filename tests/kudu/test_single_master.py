@@ -27,9 +27,8 @@ async def test_tablets_are_led_by_others_and_servers_restart_without_a_master(cl
     await world.kill("m1")
     for node in ("t1", "t2", "t3"):
         await world.kill(node)
-        await write(
-            f"without {node}", tries=2
-        )  # the first attempt may find its connection to the node closed
+        # the first attempt may find its connection to the node closed
+        await write(f"without {node}", tries=2)
         await world.start(node)
         scan = await cluster.ok(client, "scan", table="t")
         found = {key: cells["a"] for part in scan["parts"] for key, cells in part["rows"]}

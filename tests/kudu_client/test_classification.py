@@ -117,11 +117,12 @@ def test_success(f):
     ("f", "error", "result"),
     [
         ("create", EXISTS, "exists"),
+        # another request may only have reserved the name
         (
             "create",
             refusal(Code.TABLE_ALREADY_PRESENT),
             None,
-        ),  # another request may only have reserved the name
+        ),
         ("rename", EXISTS, "exists"),
         ("rename", refusal(Code.TABLE_ALREADY_PRESENT), None),
         ("rename", NOT_FOUND, "not-found"),

@@ -79,7 +79,7 @@ async def test_later_members_are_known_when_the_only_known_leader_is_lost(relear
     for _ in range(5):
         assert await finder.find(Deadline(env.clock, 1000.0)) == "m1:7051"
         await asyncio.sleep(1.0)
-    assert len(rpc.sent) <= 5  # a search takes three rounds, not one per operation
+    assert len(rpc.sent) <= 5  # it asks again every two seconds at most, not for each operation
     rpc.script["m1:7051", "ConnectToMaster"] = [RpcError("refused", sent=False)]
     rpc.script["m2:7051", "ConnectToMaster"] = [connect(4, "LEADER", members=more)]
     finder.forget()

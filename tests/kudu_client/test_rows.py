@@ -145,7 +145,7 @@ def test_proven_refusals_are_retried_elsewhere(answer):
     script = located() | {(SERVERS[0], "Write"): [answer], (SERVERS[1], "Write"): [done(10)]}
     completions, rpc = invoke([INSERT, INSERT], script)
     assert [completion.type for completion in completions] == [OpType.OK, OpType.OK]
-    # By then, the second replica knows the leader.
+    # The second write goes straight to the server that has accepted the first.
     assert [a for a, name, _ in rpc.sent if name == "Write"] == [SERVERS[0], *[SERVERS[1]] * 2]
     assert completions[0].attempts[0].outcome.split(":")[0] != "ok"
     assert len(completions[0].attempts) == 2

@@ -95,7 +95,7 @@ async def test_after_a_migration_a_statement_in_the_database_corrects_them_too(k
 
 
 class Engine:
-    """A reader of tables that caches their entries until it is told to forget them.
+    """A reader of tables that caches their entries until a statement invalidates them.
 
     Impala works like this; its statement is INVALIDATE METADATA.
     """

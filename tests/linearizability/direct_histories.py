@@ -220,4 +220,6 @@ def _verify(model: Model[Any, Any, Any], part: Sequence[Operation[Any, Any]], fo
         verify_orders(alone, part, [found.order])
         return
     kept = model.restricted(part, found.elements) if found.elements else part
-    assert verify_core(model, kept, found.core, steps_max=1_000_000), "nothing confirms the core"
+    assert verify_core(model, kept, found.core, steps_max=1_000_000), (
+        "the verifier does not confirm the core"
+    )

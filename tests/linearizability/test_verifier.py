@@ -61,10 +61,11 @@ def test_a_legal_order_passes():
         ([(10, 11, 12, 13, 15)], "operation 14 returned, but never takes effect"),
         ([(*ORDER, 12)], "takes effect twice"),
         ([(*ORDER, 17)], "operation 17 is not in this part"),
+        # the order lacks the write whose outcome is unknown
         (
             [(10, 11, 13, 15, 14)],
             "operation 13 is not legal",
-        ),  # the order lacks the write whose outcome is unknown
+        ),
         ([(10, 11, 12, 13, 14, 15)], "operation 15 is not legal"),
         ([(11, 10, 12, 13, 15, 14)], "operation 11 is not legal"),
         ([(10, 12, 13, 11, 15, 14)], "operation 11 takes effect after an operation that was"),

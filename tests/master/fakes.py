@@ -170,7 +170,7 @@ class FakeTServers:
         return [request for _, method, request in self.calls if method == name]
 
 
-UNREACHABLE = RpcConnectionError("nobody listens", sent=False)
+UNREACHABLE = RpcConnectionError("no process listens", sent=False)
 
 
 class FakeMaster:
@@ -188,7 +188,7 @@ class FakeMaster:
         self.flags = flags or Flags()
         self.rows = SystemTablet()
         self.replica = FakeReplica(self.rows)
-        # another master of the group; its log is the same, but it has applied nothing
+        # with `log_of`, another master of the group, which has the same log but has applied nothing
         if log_of is not None:
             self.replica.log = list(log_of.log)
             self.replica.term = log_of.term

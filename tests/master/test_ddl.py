@@ -353,10 +353,11 @@ async def test_an_operation_larger_than_a_message_is_refused_and_the_leader_live
     flags = Flags(rpc_max_message_size=64 * 1024 + 5000, max_create_tablets_per_ts=10_000)
     master = await FakeMaster(flags=flags).lead()
     entries = len(master.replica.log)
+    # one request is refused before its records are built, the other before they are written
     for partitions in (
         2_000_000_000,
         140,
-    ):  # one request is refused before its records are built, the other before they are written
+    ):
         error = refusal(await master.create("t", partitions=partitions))
         assert Status.INVALID_ARGUMENT is error.status
         assert "rpc_max_message_size" in error.message

@@ -143,7 +143,7 @@ def test_kudu_3723_leaves_the_hash_schema_of_a_dropped_range(stores_own):
     assert table.alter(add("c", "d", 2)) is None
     assert table.alter(drop("c", "d")) is None
     assert table.custom == [(b"c", 2)] * stores_own
-    assert table.alter(add("c", "d", 2)) is None  # the second entry makes the first one visible
+    assert table.alter(add("c", "d", 2)) is None  # now the range has two hash schemas
     if stores_own:
         with pytest.raises(RefusedError):
             check_ranges(table.schema)

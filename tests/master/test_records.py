@@ -80,7 +80,9 @@ def test_replies_are_bounded_in_the_order_of_application():
     again, stored = SystemTablet(), rows.snapshot()
     holders = sys.getrefcount(stored)
     asyncio.run(again.restore(stored, 5))
-    assert sys.getrefcount(stored) == holders, "the replies are kept, not what they came in"
+    assert sys.getrefcount(stored) == holders, (
+        "the replies are copied out of the snapshot, which is not kept"
+    )
     assert (list(rows.replies.items()), 2) == (list(again.replies.items()), again.replies_forgotten)
 
 

@@ -199,9 +199,8 @@ class World:
     peers: dict[str, PeerConfig]
     up: dict[str, bool]
     num_replicas: int
-    lost: set[
-        str
-    ]  # servers that are up but have lost their replica; a new replica on them would work
+    # servers that are up but have lost their replica; a new replica on them would work
+    lost: set[str]
     leader: str | None = None
     scheme: Scheme = Scheme.PREPARE
     added: set[str] = dataclasses.field(default_factory=set)
@@ -250,7 +249,7 @@ class World:
                 self.lost.discard(uuid)
                 self.added.add(uuid)
             case EvictPeer(uuid):
-                assert uuid not in self.added, "one that was added was evicted again"
+                assert uuid not in self.added, "a replica that was added was evicted again"
                 assert uuid != self.leader, "the leader was evicted"
                 del self.peers[uuid]
                 assert self.scheme is Scheme.EVICT or self.can_commit(), "the majority is gone"

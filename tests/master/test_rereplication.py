@@ -347,9 +347,8 @@ async def test_a_tablet_is_given_up_for_an_empty_one():
         again = await master.ask(m.ReplaceTabletRequest(dead))
         assert refusal(again).status is m.AppStatus.NOT_FOUND
     assert len(master.catalog.live_tablets(table_id)) == 1
-    master.replica.reachable = (
-        False  # a leader that is not confirmed cannot know that the tablet does not exist
-    )
+    # a leader that is not confirmed cannot know that the tablet does not exist
+    master.replica.reachable = False
     unsure = await master.ask(m.ReplaceTabletRequest("f" * 32))
     assert refusal(unsure).code is m.MasterErrorCode.NOT_THE_LEADER
 

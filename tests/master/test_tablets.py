@@ -156,7 +156,9 @@ def test_a_new_configuration_tombstones_leavers_and_keeps_a_known_leader():
     assert isinstance(call, DeleteReplica)
     assert (call.ts_uuid, call.delete_type, call.cas_config_opid_index) == ("C", TOMBSTONED, 5)
     itself = stored_after(catalog, "A", reported(TABLET, grown, None, term=3))
-    assert itself == ConsensusState(3, None, grown), "the leader itself says it leads no more"
+    assert itself == ConsensusState(3, None, grown), (
+        "the leader itself reports that it no longer leads"
+    )
     late = stored_after(catalog, "B", reported(TABLET, grown, "B", term=2))
     assert late == ConsensusState(3, "A", grown)
     old = stored_after(catalog, "B", reported(TABLET, config(4, "B"), "B", term=9))

@@ -31,9 +31,8 @@ def run(case, seed):
 @pytest.mark.parametrize("bug", cases(FOUND))
 def test_a_switch_is_found_as_its_row_says(bug):
     case = case_of(words_of("kudu", bug))
-    for seed in range(
-        bug.seed, bug.seed + TRIES
-    ):  # the first seed suffices, unless draws or schedules have changed
+    # the first seed suffices, unless draws or schedules have changed
+    for seed in range(bug.seed, bug.seed + TRIES):
         result = run(case, seed).checkers
         if bug.checker in {one.checker for one in result if one.verdict == "invalid"}:
             return

@@ -198,7 +198,7 @@ def history(kind: Kind, seed: int) -> Ops:
     rng = random.Random(seed)
     clients, total = rng.randint(1, 6), rng.randint(1, 36)
     lost_chance = rng.choice((0.0, 0.1, 0.3))
-    tie = rng.choice((1, 1, 2, 3))  # how many steps share one time
+    tie = rng.choice((1, 1, 2, 3))  # how many steps happen at one time
     state = kind.model.init() if kind.model.init() != frozenset((0,)) else 0
     made: Ops = []
     open_calls: dict[int, tuple[Any, int, Any, bool]] = {}  # input, call, output, applied

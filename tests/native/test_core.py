@@ -229,9 +229,8 @@ def test_searching_a_register_leaves_the_interpreter_to_other_threads():
         while thread.is_alive() and not busy:
             try:
                 problem.replay([])
-            except (
-                RuntimeError
-            ) as error:  # "already borrowed": the search is still running while this thread runs
+            except RuntimeError as error:
+                # "already borrowed" means that the search was still running
                 busy = "borrowed" in str(error)
         thread.join()
         assert search.status is Status.RUNNING

@@ -1,4 +1,4 @@
-"""Faults at points in the target's code. A run draws such a point, or a fault in words has it."""
+"""Faults at points in the target's code; a run draws the point, or the fault's words name it."""
 
 import pytest
 

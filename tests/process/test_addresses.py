@@ -74,14 +74,12 @@ def test_the_book_knows_processes_and_their_children(listener, tmp_path):
         with accepted:
             assert book.find(there, here) is None
             book.note("driver", me, alone=True)
-            assert (
-                book.find(there, here) is None
-            )  # the connection belongs to a child process, which is not recorded
+            # the connection belongs to a child process, which is not recorded
+            assert book.find(there, here) is None
             book.note("n1", me)
             assert book.find(there, here) == "n1"
-            book.note(
-                "n1", procfs.ProcessId(me.pid, me.start_ticks - 1)
-            )  # the pid once belonged to an earlier process
+            # the pid once belonged to an earlier process
+            book.note("n1", procfs.ProcessId(me.pid, me.start_ticks - 1))
             assert book.find(there, here) is None
             book.note("n1", procfs.identify(child.pid), part="beside")
             assert book.find(there, here) == "n1"

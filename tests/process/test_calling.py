@@ -1,4 +1,4 @@
-"""Processes call shared addresses from their node's own address, and others through their links."""
+"""Processes call shared addresses from their node's own address, and all others through links."""
 
 import asyncio
 import platform
@@ -134,7 +134,8 @@ async def test_nothing_is_left_of_processes_that_have_ended():
     def fail():
         raise FileNotFoundError
 
-    await asyncio.to_thread(str)  # lets `to_thread` create the loop's threads
+    # creates the loop's threads, so that `held` counts them from the start
+    await asyncio.to_thread(str)
     before = held()
     assert await calls_from("plain") == [HOST]
     with pytest.raises(FileNotFoundError):
@@ -154,7 +155,8 @@ async def test_a_process_that_is_killed_while_it_waits_leaves_nothing_either(mon
     with socket.create_server((NETWORK, 0)) as listener:
         words = [sys.executable, "-c", CALL, *map(str, listener.getsockname()), "plain"]
         process = CallingAddress(HOST).started(lambda: subprocess.Popen(words))
-        await until(asked.is_set)  # runs in a thread, so that a blocked loop does not block a node
+        # `_handle` runs in a thread, so that a blocked loop does not block a node
+        await until(asked.is_set)
         process.kill()
         process.wait()
         gate.set()

@@ -102,7 +102,7 @@ async def never(session):
 )
 def test_a_program_that_does_not_hear_it_is_refused_before_the_run(monkeypatch, command, words):
     monkeypatch.setattr(foreignclock, "_ASKS_WITHIN_S", 0.1)
-    # once the process logs a line, it is no longer `env`
+    # after its first line, the process is the shell and no longer `env`
     ready = ReadyLog("up") if ECHO in command else None
     # With the marks of Go's linker, any program looks like a Go program.
     make = ("sh", "-c", "cp $(command -v sleep) go && printf '\\377 Go buildinf:' >>go")

@@ -120,9 +120,8 @@ async def an_unexpected_exit_is_told_with_its_log(driver):
 
 async def a_power_cut_that_the_host_does_not_let_happen_is_not_blamed(driver):
     await driver.cluster.kill("a", lose_unsynced=True, torn=True)
-    (
-        driver.cluster._nodes["a"]._data / f"x{SUFFIX}"
-    ).mkdir()  # a folder in place of the file, which makes reading fail
+    # a folder in place of the file, which makes reading fail
+    (driver.cluster._nodes["a"]._data / f"x{SUFFIX}").mkdir()
     await driver.cluster.start("a")
     exited = await driver.wait_event("node-exited", "a", count=2)
     assert (exited.data["expected"], exited.data["by"]) == (False, "host")
@@ -169,9 +168,8 @@ CONTROL = "harness.environments.host.control._ANSWER_TIMEOUT_S"
 async def a_condition_is_not_waited_for_longer_than_the_node_lives(driver):
     """A hanging node is reported; a paused or dead one just keeps its condition."""
     cluster, hour_ns = driver.cluster, 3600 * 10**9
-    assert procfs.send(
-        await process_of("node:a"), signal.SIGSTOP
-    )  # the harness did not stop the node: it just hangs
+    # the harness did not stop the node: it just hangs
+    assert procfs.send(await process_of("node:a"), signal.SIGSTOP)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(CONTROL, 0.05)
         with pytest.raises(InfrastructureError, match="a runs, but did not carry out"):

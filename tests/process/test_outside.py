@@ -80,7 +80,7 @@ def test_the_cause_of_an_exit_follows_from_its_code(run):
     async def body(driver):
         times = dict.fromkeys((spec.name for spec in NODES), 0)
         for node, number, to_child, told in WAYS_TO_END:
-            # a process that has a child has set its signal handlers by then
+            # a node that has started its child has already set its signal handlers
             child = None if node in ON_ENV else await child_of(driver, node)
             assert procfs.send(child if to_child else first_of(driver, node), number)
             times[node] += 1

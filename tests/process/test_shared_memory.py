@@ -45,9 +45,8 @@ def test_only_segments_of_the_process_are_removed(maker):
     assert made in segments()
     assert remove_shared_memory(identify(os.getpid())) == 0
     later = ProcessId(identity.pid, identity.start_ticks + 100 * os.sysconf("SC_CLK_TCK"))
-    assert (
-        remove_shared_memory(later) == 0
-    )  # a process with the creator's pid that started after the segment was created
+    # a process with the creator's pid that started after the segment was created
+    assert remove_shared_memory(later) == 0
     assert made in segments()
     assert remove_shared_memory(identity) == 1
     assert made not in segments()

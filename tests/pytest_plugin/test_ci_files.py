@@ -120,9 +120,8 @@ def test_a_good_night_is_silent_and_a_bad_one_is_reported_against_it(night, tmp_
     junit = ET.parse(tmp_path / "reports" / f"{label}.xml").getroot()
     assert len(list(junit.iter("testcase"))) >= 3
     runs = {path.parent.name for path in tmp_path.glob("store/register-none/*/run.json")}
-    assert {
-        name for name in runs if name.startswith(f"{label}-")
-    } == runs  # the names of old nights show which ones to remove
+    # the script finds the runs of old nights by their names
+    assert {name for name in runs if name.startswith(f"{label}-")} == runs
 
     done = night(case=VACUOUS_CASE)
     assert done.returncode == 2
@@ -243,7 +242,8 @@ def test_an_interrupted_night_goes_on_even_if_it_found_a_bug(night, tmp_path, co
 
 def test_old_nights_are_forgotten(night, tmp_path):
     work = f"HARNESS={stand_in(tmp_path)}\nKEEP_NIGHTS=2\nSEEDS=1\n"
-    for number in range(3):  # a label includes seconds, and two nights must not share a label
+    # nights within one second differ only in the version, and each needs its own label
+    for number in range(3):
         assert night(more=f"{work}VERSION_COMMAND=(echo 'v{number} (dirty)')").returncode == 0
     kept = labels(tmp_path)
     assert len(kept) == 2

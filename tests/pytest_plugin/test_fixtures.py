@@ -21,7 +21,7 @@ from tests.support.programs import run_program
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.slow
 
-# The outer pytest or another test may already have imported the plug-in.
+# The outer pytest or another test may already have imported the plug-in, which causes a warning.
 INI = """
 [pytest]
 addopts = --strict-markers --strict-config -p no:cacheprovider SEED

@@ -20,7 +20,7 @@ NODES = (
 
 
 def clocks_of(**settings):
-    """The nodes whose clocks faults can change, in a cluster deployed with these settings."""
+    """Return the nodes whose clocks can be changed by faults, in a cluster with these settings."""
     runs = SimpleNamespace(
         merged_settings=lambda given: ("process", given),
         environment=lambda _: ProcessEnvironment(),

@@ -37,7 +37,8 @@ from tests.rpc.nodes import (
 )
 
 ODD_FRAMES = [
-    b"",  # a request in place of an answer
+    b"",
+    # a request in place of an answer
     msgspec.msgpack.encode((0, 2, "Test.Echo", ())),
     msgspec.msgpack.encode((7, 2, "", ("Busy", "odd"))),
     msgspec.msgpack.encode((1, 2, "", {"number": "x"})),

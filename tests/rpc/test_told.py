@@ -40,7 +40,7 @@ class Told:
         self.started = True
 
     def _done(self, outcome: Pong | RpcError) -> None:
-        assert self.started, "told before `start` returned"
+        assert self.started, "the callback ran before `start` returned"
         self.outcomes.append(outcome)
 
 
@@ -127,9 +127,8 @@ async def test_a_request_that_back_pressure_holds_times_out_and_is_never_sent(se
     told = Told(client)
     await client.call(WHERE, Echo(1), timeout_s=2.0)
     await session.cluster.pause("n1", lease_s=60)
-    other = asyncio.create_task(
-        client.call(WHERE, Slow(1, 10.0), timeout_s=60.0)
-    )  # keeps the connection open after its last call
+    # a pending call keeps the connection open
+    other = asyncio.create_task(client.call(WHERE, Slow(1, 10.0), timeout_s=60.0))
     await asyncio.sleep(0)
     link = next(iter(client._links.values()))
     ignored = answer_frame(1, Pong(0, "x" * 1_000_000))  # a server ignores frames that are answers

@@ -98,9 +98,8 @@ async def test_effects_of_a_spring_are_not_attributed_to_the_node(session):
 
     async def spring(event: ClusterEvent) -> None:
         if not struck.done():
-            struck.set_result(
-                time.monotonic()
-            )  # the progress display may call this, but a node may not
+            # the progress display may call this, but a node may not
+            struck.set_result(time.monotonic())
 
     session.cluster.trap(EVENT, spring)
     assert await struck > 0

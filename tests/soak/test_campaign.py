@@ -189,7 +189,7 @@ def test_other_code_begins_anew_says_so_and_replaces_the_runs(tmp_path, code):
 
 @pytest.mark.parametrize("verdict", ["valid", "crash"])
 def test_a_run_of_old_code_does_not_outlast_a_result_that_keeps_none(tmp_path, code, verdict):
-    # otherwise reports would include results of the old code under this label
+    # If the old run stayed, reports would include results of the old code under this label.
     with Opened(tmp_path) as found:
         work(found, {1, 2})
     code["digest"] = "0the2"

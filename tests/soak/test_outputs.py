@@ -126,9 +126,8 @@ def test_junit_holds_any_text(tmp_path_factory, reason, name):
 
 
 def _as_attribute(text):
-    return xml_text(
-        text
-    )  # \t, \n and \r survive in attributes, because they are written as entities
+    # \t, \n and \r survive in attributes, because they are written as entities
+    return xml_text(text)
 
 
 def _as_text(text):

@@ -66,7 +66,7 @@ def s3_server():
     endpoint = f"http://{HOST}:{port}"
 
     def made():
-        assert server.poll() is None, "the server ended; what it said stands above"
+        assert server.poll() is None, "the server ended; its output is above"
         request = urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")
         try:
             with urllib.request.urlopen(request, timeout=5):

@@ -11,7 +11,7 @@ def for_each(name, values):
     """
     values = list(values)
     if not values:
-        raise ValueError(f"{name} has no values: the test would pass unseen")
+        raise ValueError(f"{name} has no values: the test would pass without checking anything")
 
     def decorate(test):
         @functools.wraps(test)

@@ -12,7 +12,7 @@ class _Selector(selectors.SelectSelector):
     now_s = 0.0
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        assert timeout is not None, "everybody waits and no timer runs: a deadlock"
+        assert timeout is not None, "every task waits and no timer runs: a deadlock"
         self.now_s += max(0.0, timeout)
         return super().select(0)
 

@@ -15,7 +15,7 @@ POLL_S = 0.05
 def wait_until(condition, limit_s=LIMIT_S):
     end_s = time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < end_s, f"it did not come true within {limit_s:g} s"
+        assert time.monotonic() < end_s, f"the condition is still false after {limit_s:g} s"
         time.sleep(POLL_S)
 
 

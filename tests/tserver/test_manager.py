@@ -152,9 +152,8 @@ async def test_tombstone_keeps_the_vote_state_and_survives_a_restart():
     tablets = await with_tablet(disk)
     tombstone = delete(delete_type="TOMBSTONED")
     assert await tablets.delete_tablet(tombstone) is None
-    assert (
-        await tablets.delete_tablet(tombstone) is None
-    )  # the replica is already a tombstone, so nothing happens
+    # the replica is already a tombstone, so nothing happens
+    assert await tablets.delete_tablet(tombstone) is None
     restarted = await opened(disk)
     for server in (tablets, restarted):
         (reported,), _ = server.report(None)

@@ -86,7 +86,7 @@ def test_failed_and_unhandled_reports_clear_nothing():
         assert t.beat_now
         t.answered(t.plan(), response(leads=True, processed=-1))
         assert "a" in t.dirty
-    assert not t.beat_now, "a leader that does not handle reports is not stormed"
+    assert not t.beat_now, "a leader that handles no reports must not be flooded with them"
     plan = t.plan()
     t.answered(plan, response(leads=True, processed=plan.sequence_number - 1))
     assert "a" in t.dirty
@@ -196,7 +196,7 @@ def test_reasons_for_a_full_report(full_on, later_term, after_flip):
     plan = t.plan()
     t.answered(plan, response(1, leads=True, processed=plan.sequence_number))
     assert t.plan().kind is ReportKind.INCREMENTAL
-    t.failed()  # cut off while another master led, until this one leads again
+    t.failed()  # this master was cut off while another one led, and now leads again
     plan = t.plan()
     t.answered(plan, response(3, leads=True, processed=plan.sequence_number))
     assert (t.plan().kind is ReportKind.FULL) is later_term

@@ -100,7 +100,7 @@ def test_repeated_answers_evict_nothing(monkeypatch):
     monkeypatch.setattr(limits, "RESULTS_MAX", 2)
     results = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
     results.add("a", 1, 1, WriteResult(at(1), 1, 1))
-    # removes the first result because of its number
+    # no request below 2 is incomplete any more, so the first result is removed
     results.add("a", 2, 2, WriteResult(at(2), 2, 1))
     results.add("b", 1, 1, WriteResult(at(3), 3, 1))
     assert results.is_full

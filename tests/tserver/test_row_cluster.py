@@ -268,7 +268,7 @@ async def writer(servers: Servers, known: Known, client: str, running: asyncio.E
                 await asyncio.sleep(0.1)
                 continue
             if answer.error is None:
-                assert answer.row_errors == (), "it was there before it was written"
+                assert answer.row_errors == (), "the row existed before it was inserted"
                 known.wrote[key] = answer.timestamp
                 break
             was_sent = was_sent or answer.error.indeterminate
@@ -360,7 +360,7 @@ async def judge(servers: Servers, known: Known) -> None:
     await servers.write_ok("last", 1, row("INSERT", "last"))
     _, rows = await servers.scan_ok([servers.leader, *NAMES], batch_rows=500)
     written = {key for key in rows if key[0] == "u"}
-    assert known.wrote.keys() == written, "acknowledged and there are not the same"
+    assert known.wrote.keys() == written, "the acknowledged rows are not exactly those that exist"
     assert not known.refused & written
     for timestamp, seen in known.snapshots.items():
         for node in NAMES:

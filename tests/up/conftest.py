@@ -3,8 +3,9 @@ import pytest
 
 @pytest.fixture(scope="session")
 def engine():
+    # imported here, because most tests in this folder do not need it
     from harness.environments.docker.engine.engine import (
-        Engine,  # most tests here do not need it
+        Engine,
     )
 
     connected = Engine()

@@ -13,11 +13,12 @@ from harness.cli.up.heal_verb import _names_and_ids
         (["f1"], [], ["f1"]),
         (["dev", "f1"], ["dev"], ["f1"]),
         (["f1", "dev"], ["dev"], ["f1"]),
+        # an id of a fault in a run's plan
         (
             ["frozen", "partition-leader-1"],
             ["frozen"],
             ["partition-leader-1"],
-        ),  # an id of a fault in a run's plan
+        ),
         (["f1", "f2"], [], ["f1", "f2"]),  # refused later: only one fault may be named
     ],
 )

@@ -17,7 +17,7 @@ from harness.registry import load_plugin
 from tests.faults.door import door
 
 READY_S = 120.0
-# This test breaks masters; `tests.kudu` has tablets with replicas.
+# One tablet server is enough, because this test breaks only masters.
 SETTINGS = TargetSettings(
     profile="strict", bugs=(), options={"masters": 3, "tservers": 1, "resend": 0, "kudu_flag": ""}
 )

@@ -102,7 +102,8 @@ def test_set_up_files_order_and_readiness(environment):
     assert log[0] == text.strip()
     started = [node for node, kind, _ in events if kind == "node-started"]
     assert started == ["last", "first", "last", "last"]
-    assert sum(line == log[0] for line in logs) == 2  # only at the first start and after the wipe
+    # the set-up printed the line only at the first start and after the wipe
+    assert sum(line == log[0] for line in logs) == 2
     assert "ended before it was ready" in reason
 
 

@@ -43,7 +43,8 @@ def test_power_cuts_and_faults_reach_its_disk(environment, monkeypatch):
         await cluster.worsen_disk("w", DiskQuality(delay_ms=60_000))
         await asyncio.sleep(0.2)
         begin_s = time.monotonic()
-        assert await cluster.kill("w")  # the kernel cannot kill a process that waits for a disk
+        # the kernel alone cannot kill a process that waits for its disk
+        assert await cluster.kill("w")
         assert time.monotonic() - begin_s < 30
         assert await cluster.worsen_disk("w", DiskQuality(full=True)) > 0
         await door(session).heal_all()

@@ -176,7 +176,7 @@ def test_a_renewal_under_way_is_named(steps, broken):
         ((ISSUE, at(990), REFUSED_THERE), "stale"),
         ((ISSUE, at(1010), REFUSED_THERE), "unshared"),
         ((ISSUE, REFUSED), "refused"),
-        # the session of hms1 ended with its token, so this one is new
+        # after its exit, hms1 has a new session, which may read stale data
         ((ISSUE, exited("hms1"), REFUSED), "stale"),
         ((ISSUE, at(3000), RENEW, REFUSED_THERE), "stale"),
         ((ISSUE, at(3000), do("renew", "hms2"), REFUSED), "stale"),

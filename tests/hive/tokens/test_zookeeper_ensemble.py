@@ -84,7 +84,7 @@ def test_a_server_that_is_paused_or_cut_off_costs_a_reconnect():
 
 
 @pytest.mark.fuse
-@pytest.mark.nightly  # nightly, because the default tests cut the power of the bundled server
+@pytest.mark.nightly  # only nightly, because the default tests cut the power of the bundled server
 def test_a_power_cut_of_all_loses_nothing_that_was_answered():
     async def body(zookeepers):
         session = zookeepers.new_session()

@@ -18,7 +18,7 @@ from targets.hive.zookeeper.remote import RemoteZooKeeper
 
 PORT = 2181
 PATIENCE_S = 300.0
-"""A failed election is repeated after ten seconds, and on a busy machine some fail."""
+"""Long enough for several elections, since a failed one is repeated after ten seconds."""
 LEASE_S = 3 * PATIENCE_S
 """A lease longer than any wait, so that no fault ends by itself."""
 

@@ -193,7 +193,7 @@ def test_a_repetition_within_the_round_judges_nothing(tmp_path):
 
         assert do() == (3, False)
         assert do() == (3, True)
-        assert do(later_s=600.0) == (6, False)  # rows of an earlier round count, too
+        assert do(later_s=600.0) == (6, False)
         assert do(later_s=2 * unit_judge.CLOCKS_APART_S) == (9, False)
 
 

@@ -1,4 +1,4 @@
-"""A report judges every new run of a store, loses none, and improves no verdict."""
+"""A report judges every new run of a store, loses none, and makes no verdict better than it is."""
 
 import contextlib
 

@@ -140,7 +140,7 @@ def uri(request, lake):
 
 
 def close(found, wanted):
-    """Whether rows are equal, except for the last digit of percentiles."""
+    """Assert that rows are equal, except for the last digit of percentiles."""
     assert [row[:3] for row in found[0]] == [row[:3] for row in wanted[0]]
     assert [row[3] for row in found[0]] == pytest.approx([row[3] for row in wanted[0]], abs=0.0011)
     assert found[1] == wanted[1]

@@ -58,9 +58,8 @@ def vacuumer(lake):
     vacuum(lake, grace_hours=0)
 
 
-@settings(
-    max_examples=examples(12), phases=(Phase.explicit, Phase.reuse, Phase.generate)
-)  # no shrinking of examples, which is slow
+# no shrinking of examples, which is slow
+@settings(max_examples=examples(12), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(
     seed=st.integers(0, 2**32),
     harm=st.sampled_from([0.0, 0.02, 0.1]),

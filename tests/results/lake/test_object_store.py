@@ -105,7 +105,7 @@ def test_a_server_that_was_busy_for_long_is_still_asked_again(endpoint):
         refuse_from_now(proxy, 1.0)
         with ThreadPoolExecutor(32) as pool:
             list(pool.map(refused, range(32)))
-        # the library's own limit of 100 tries per process would end this earlier
+        # the library's own limit of 100 tries per process would end the tries earlier
         assert refused_by(proxy) > 200
         refuse_from_now(proxy, 0.3)
         for _ in range(50):

@@ -113,9 +113,8 @@ def test_a_store_without_the_right_to_read(shell, place, mode):
         for words in (
             ("report", store, "--output", place / "out"),
             ("ingest", store, "--lake", place / "new"),
-            *(
-                [("serve", store, "--port", "0")] if mode == UNREADABLE else []
-            ),  # with other rights, `serve` would start and wait
+            # with other rights, `serve` would start and wait
+            *([("serve", store, "--port", "0")] if mode == UNREADABLE else []),
         ):
             line = refused(shell.harness(*words))
             assert str(store) in line

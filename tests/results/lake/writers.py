@@ -33,7 +33,10 @@ SMALL_BYTES, TARGET_BYTES = 256 << 10, 1 << 20
 DEADLINE_S = 1800.0
 LABELS = ("nightly", "weekly")
 PAUSES = {"compact": 0.5, "vacuum": 15.0}
-"""The pause after each upkeep, as a multiple of its duration; a vacuum ends all running appends."""
+"""The pause after each upkeep, as a multiple of its duration.
+
+A vacuum ends all running appends, so its pause is long.
+"""
 
 
 def simulate(store, seeds):

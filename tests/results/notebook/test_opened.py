@@ -36,7 +36,7 @@ def lake_at(uri, **options):
 
 def ingested(store, uri, **options):
     lake = lake_at(uri, **options)
-    ingest(store, lake, writer_to(lake))  # b1 and b2 share their files
+    ingest(store, lake, writer_to(lake))
     return uri
 
 
@@ -66,9 +66,8 @@ def test_a_store_is_opened_through_its_lake(store, opened, tmp_path):
         here, there = rows(finished.table(name).arrow()), rows(lake.table(name).arrow())
         if name == "runs":
             assert {row.pop("folder") for row in here} == {None}
-            assert (
-                len({row.pop("folder") for row in there}) == 4
-            )  # `None`, and the folders of the three runs that are not valid
+            # `None`, and the folders of the three runs that are not valid
+            assert len({row.pop("folder") for row in there}) == 4
         assert here == there
         assert here or name in {"attempts", "events"}
     assert (set(opened.problems), dict(lake.problems)) == (BROKEN, {})
@@ -91,7 +90,8 @@ def test_a_drawing_is_html_with_its_style(opened, draw, texts):
     assert drawing.title in repr(drawing)
     assert [text for text in texts if text not in html] == []
     assert html.count("<rect") + html.count("<circle") > 0
-    assert ":root" not in html  # other drawings with styles may share the notebook's page
+    # styles of `:root` would affect other drawings on the notebook's page
+    assert ":root" not in html
     assert "<script" not in html
     ET.fromstring(html.replace("</style>", "]]></style>").replace("<style>", "<style><![CDATA["))
 

@@ -208,7 +208,7 @@ def wilson(hits, n):
 
 
 def arrangements(first, second):
-    """Return the share of all choices of the first group whose U is at least as far from its mean.
+    """Return the exact p-value of a rank test: the share of splits whose U is as far from its mean.
 
     U counts the pairs that the first group wins, and half of the ties.
     """
@@ -272,7 +272,9 @@ class Oracle:
         ]
         self.bugged = [run.item(bug=bug) for run in self.runs for bug in sorted({*run.case.bugs})]
         kinds = sorted({run.alike for run in self.runs})
-        assert len({kind[:4] for kind in kinds}) == len(kinds), "else hashes order them"
+        assert len({kind[:4] for kind in kinds}) == len(kinds), (
+            "with equal names, the order of populations depends on hashes"
+        )
         for run in self.runs:
             run.population = kinds.index(run.alike) + 1
 

@@ -390,7 +390,7 @@ class AtScale(Oracle):
         return rows
 
     def uplift_stratified(self):
-        """Return pooled ratios, and the spread of their logarithms by measured slopes."""
+        """Return pooled ratios, with the standard errors of their logarithms."""
         groups = defaultdict(list)
         for (population, nemesis, outcome), counts in self.uplift_counts().items():
             run = next(run for run in self.runs if run.population == population)
@@ -421,7 +421,7 @@ class AtScale(Oracle):
         return rows
 
     def agreement(self, strata):
-        """Return Cochran's Q and the tail of the chi-square distribution beyond it."""
+        """Return the p-value of Cochran's Q for the ratios of these strata."""
         found = []
         for rows in strata:
             a, n, b, m = totals_of(rows)
@@ -452,7 +452,7 @@ def mantel_haenszel(strata):
 
 
 def pooled_log_se(strata):
-    """Return the standard error of log R, by its slopes and the variance within strata."""
+    """Return the standard error of the pooled ratio's logarithm, by numeric derivatives."""
 
     def log_ratio(totals):
         above = sum(a * m / (n + m) for a, n, b, m in totals)

@@ -23,7 +23,7 @@ class Spec:
 
 
 COMPARED = (("none",), ("kill-leader",))
-"""Nemeses of which both labels have enough runs for the checked comparison."""
+"""The nemeses for which the tests check the comparison; both labels have enough runs with each."""
 MIXED = (
     *(
         Spec(seed, nemeses, label=label)
@@ -43,7 +43,7 @@ MIXED = (
     Spec(7, ("power-cut-leader",)),
 )
 LAST_SEED_FIRST = 2
-"""Seeds above this one ran a day later, with other code."""
+"""The last seed of the first day; runs with higher seeds have a later day and other code."""
 
 
 def case_of(spec: Spec) -> Case:

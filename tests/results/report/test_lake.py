@@ -55,7 +55,8 @@ def test_only_lists_of_runs_are_truncated(lake, told, tmp_path, monkeypatch, cap
     assert left_out == {name: n - 2 for name, n in lists.items() if n > 2}
     assert lists["judged"] == len(SPECS)
     others = [each["rows_not_shown"].keys() - lists for each in (cut, whole)]
-    assert others[0] == others[1]  # lists of cells, in any order
+    # the other tables that the JSON cuts: their rows have no fixed order, so they are not compared
+    assert others[0] == others[1]
     for name, rows in whole["answers"].items():
         lists = name in {"judged", "failing_runs", "changed_verdicts"}
         if name != "latency_by_run" and name not in others[0]:

@@ -317,7 +317,7 @@ def test_a_role_is_that_of_what_the_fault_hit_when_it_was_injected():
         script.heal(4, "cut", "f0")
         script.fact(5, "leader", node="m1", term=1)
         script.inject(6, "cut", "f1", targets=("m1", "m2"))
-        script.fact(7, "leader", node="m3", term=2)  # m3 was leader at the time
+        script.fact(7, "leader", node="m3", term=2)  # so m1 no longer leads when f2 begins
         script.do(8, 9, "fail")
         script.heal(10, "cut", "f1")
         script.inject(11, "cut", "f2", targets=("m1",))

@@ -248,7 +248,7 @@ def test_a_step_goes_on_level_and_then_down():
     (x, top), corner, bottom = ends(chart.lines[0].path)
     assert x < corner[0] == bottom[0]
     assert corner[1] == top < bottom[1]
-    assert len({*ends(chart.lines[0].band)}) == 1  # beyond this point, the interval is unknown
+    assert len({*ends(chart.lines[0].band)}) == 1  # the interval is known only at the first point
 
 
 def test_a_curve_of_many_points_is_bounded():

@@ -344,14 +344,12 @@ def test_a_poisoned_store_is_reported_and_each_poison_named(small, capsys):
     content = json.loads(out)
 
     assert code == 1  # the stale runs make the store invalid, which outweighs everything else
-    assert (
-        content["runs"] == 5 or content["runs"] == 6
-    )  # some foreign files are only noticed when they are read
+    # some foreign files are only noticed when they are read
+    assert content["runs"] == 5 or content["runs"] == 6
     assert content["verdicts"]["invalid"] == 2
     assert content["crashed"] == 1
-    assert (
-        content["runs"] + content["not_judged"] == 8
-    )  # torn, foreign and malformed runs are not counted
+    # torn, foreign and malformed runs are not counted
+    assert content["runs"] + content["not_judged"] == 8
     named = {run for run, _, _ in content["problems"]}
     assert {"poison/torn", "poison/foreign", "poison/crashed", "poison/strange"} <= named
     page = (small / ".report" / "report.html").read_text()

@@ -48,7 +48,7 @@ def test_from_the_list_through_filter_run_and_comparison_to_the_matrix(served, b
     page.follow(page.locator("#compare-button"))
     assert page.locator("section.card").count() == 2
     cells = page.locator("table.diff tbody tr", has_text="bugs").locator("td").all_inner_texts()
-    assert cells == ['["NO-LEASE"]', "[]"]  # cells are in the order of the list
+    assert cells == ['["NO-LEASE"]', "[]"]  # in the order of the list of runs
     assert page.locator("figure.plot rect.ok").count() > 10
     shot(page, "compare")
 

@@ -1,4 +1,4 @@
-"""The modules below the pages, compared with plain Python."""
+"""The functions that compute what the pages show, compared with plain Python."""
 
 import contextlib
 import os

@@ -50,9 +50,8 @@ def ports(monkeypatch):
     with socket.socket() as listening, socket.socket() as bound:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
-        bound.bind(
-            ("127.0.0.1", 0)
-        )  # bound, so that no other program takes the port, but without a listener
+        # bound, so that no other program takes the port, but without a listener
+        bound.bind(("127.0.0.1", 0))
         yield listening.getsockname()[1], bound.getsockname()[1]
 
 

@@ -61,7 +61,7 @@ def test_results_cut_short_by_a_budget_are_retried_once_and_with_again(uri):
     work = opened(uri)
     first = work.check()
     assert unsettled(work, first) == 1
-    assert len(results_in(uri)) == (EASY + 1) * WANTED + 1  # one run has results with both budgets
+    assert len(results_in(uri)) == (EASY + 1) * WANTED + 1  # one check has a result for each budget
     work = opened(uri)
     second = work.check()
     assert (second.results_new, second.units, unsettled(work, second)) == (0, 0, 1)

@@ -120,9 +120,8 @@ def test_operations_in_a_lane_never_overlap(history, concurrency):
         end = float("inf") if pair.completion is None else pair.completion.time
         by_lane.setdefault(lanes[pair.invoke.process], []).append((pair.invoke.time, end))
     for spans in by_lane.values():
-        for (_, end), (start, _) in itertools.pairwise(
-            sorted(spans)
-        ):  # several ops may have the same time
+        # several ops may have the same time
+        for (_, end), (start, _) in itertools.pairwise(sorted(spans)):
             assert end <= start
     # Each client of the case has a lane, which is also used by the client's successors.
     if concurrency == CLIENTS:

@@ -94,9 +94,8 @@ def test_that_line_stands_under_the_verdict(shared_page):
 @browser_test
 def test_a_bar_of_a_leader_that_still_answers_says_so(shared_page):
     assert "still answers in term 1" in shared_page.evaluate(TEXTS)
-    shared_page.evaluate(
-        "() => harnessPage.view.set(1000e6, 1800e6)"
-    )  # the last 15 ms of the axis leave no room for a label
+    # the last 15 ms of the axis leave no room for a label
+    shared_page.evaluate("() => harnessPage.view.set(1000e6, 1800e6)")
     assert not [text for text in shared_page.evaluate(TEXTS) if text.startswith("still")]
 
 
