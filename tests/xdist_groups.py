@@ -24,8 +24,10 @@ SECONDS = {"hive": 40.0, "docker": 15.0, "spark": 15.0, "browser": 5.0, "process
 SECONDS_OF_OTHERS = 0.1
 UNITS_AT_ONCE = 16
 UNITS_LEFT = 500
-"""A worker gets one test at once per this number of remaining units, so that at the end long tests
-are not sent together with others.
+"""A worker gets one test at once per this number of remaining units.
+
+Near the end, tests are therefore sent one by one, so that no worker is left with several long
+tests.
 """
 
 

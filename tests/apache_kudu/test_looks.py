@@ -1,4 +1,4 @@
-"""Observations of Kudu's servers, which supply the term of an answer that states none."""
+"""An answer that states no term gets it from observations of Kudu's servers."""
 
 import asyncio
 import contextlib

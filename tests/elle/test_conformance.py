@@ -166,7 +166,7 @@ def anomalies_are_those_of(row: Row, found: set[str]) -> None:
 
 
 def cases_verify(row: Row, result: ElleResult) -> int:
-    """Verify the cases; return how many are undecided, since the others prove the verdict."""
+    """Check that verified cases prove the verdict; return the number of undecided cases."""
     kind, options = row["checker"], row["options"].split()
     after, proof = certified(result, history(row["file"]), kind, options)
     assert (after.verdict, after.not_) == (result.verdict, result.not_), (row, after.reason)

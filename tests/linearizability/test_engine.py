@@ -196,7 +196,7 @@ def test_an_antichain_keeps_the_minimal_sets(sets):
 
 
 def lost_compare_and_sets(seed: int) -> Ops:
-    """A history whose many lost operations only the search's dominance rule makes tractable."""
+    """Build a history with many lost operations, tractable only by the search's dominance rule."""
     rng = random.Random(seed)
     lost: Ops = [
         Operation(n, Cas(rng.randint(0, 3), rng.randint(0, 3)), rng.randint(0, 4), None, None)

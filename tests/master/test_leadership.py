@@ -50,7 +50,7 @@ async def test_a_second_callback_in_the_same_term_reloads_nothing():
 
 
 async def _acknowledged_then_killed(bug: str | None) -> FakeMaster:
-    """A second master, whose log contains an acknowledged create that it has not applied yet."""
+    """Return a second master, whose log has an acknowledged create that it has not applied yet."""
     first = await FakeMaster().lead()
     assert (await first.create("kept")).error is None
     bugs = () if bug is None else (bug,)

@@ -34,8 +34,7 @@ def interrupted(plan, *arguments, listener, **options):
 
 keeping.conduct = interrupted
 """
-"""A program that interrupts a soak from within, since one run takes seconds that are hard to hit.
-"""
+"""A program that interrupts a soak from within, because the right moment is hard to hit."""
 
 
 def runs(store):

@@ -214,9 +214,10 @@ class Run:
 
 
 def points_of(counts: dict[str, int], points: int | None) -> list[Point]:
-    """Return every point, once as a single fault and once as a lasting one; or only `points` of
-    them, spread over the kinds. Each kind then has at least ten points, or a fifth of fewer than
-    fifty.
+    """Return every point, once as a single fault and once as a lasting one.
+
+    With `points`, return only that number of them, each of them single or lasting, spread over the
+    kinds. No kind gets fewer than ten of its points (a fifth of `points`, if that is less).
     """
     chosen: list[Point] = []
     total = sum(counts.values())

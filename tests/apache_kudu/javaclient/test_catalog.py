@@ -32,7 +32,7 @@ METHODS = {"create": "CreateTable", "delete": "DeleteTable", "get": "GetTableSch
 
 
 def judged(call, said, *outcomes, looks=IN_TERM, truncated=False):
-    """Judge an operation by its attempts' outcomes: "ok", `None`, or a pair (code, text)."""
+    """Judge an operation by its attempts' outcomes: "ok", (code, text), or `None` for no answer."""
     method = METHODS.get(call.f, "AlterTable")
     frames = []
     for outcome in outcomes:

@@ -208,7 +208,7 @@ def wilson(hits, n):
 
 
 def arrangements(first, second):
-    """Return the exact p-value of a rank test: the share of splits whose U is as far from its mean.
+    """Return the exact p-value of a rank test: the share of splits with such an extreme U.
 
     U counts the pairs that the first group wins, and half of the ties.
     """

@@ -22,8 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 INPUTS = {"slowest", "percentiles", "baseline_runs", "detection", "clean_runs", "totals"} | {
     name for name in query_names() if kind_of(name) == "cells"
 }
-"""Answers that only statistics, the summary and other questions use; the page does not show them.
-"""
+"""Answers that the page does not show; only statistics and other questions use them."""
 ANSWERS = sorted(
     ({*query_names()} - INPUTS)
     | {"detection_rates", "clean_rates", "uplift_ratios", "signatures"}

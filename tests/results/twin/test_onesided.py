@@ -55,7 +55,7 @@ def test_sides_may_be_swapped(strata):
 
 
 def test_a_case_of_which_one_side_had_more_proves_nothing():
-    """All bursts are in a case of which the right side had a tenth; it had most of another."""
+    """All bursts are on the left in the first case, but 90 % of that case ran on the left."""
     mostly_left, mostly_right = Bursts(12, 0, (0.9, 0.9)), Bursts(0, 0, (0.1, 0.1))
     assert same_rate([mostly_left, mostly_right]) > 0.5
     assert same_rate([Bursts(12, 0, (0.5, 0.5))]) < 1e-3
