@@ -474,7 +474,7 @@ def test_duplicates_in_the_log_are_ambiguous_but_not_missing():
 
 
 def lost_at_once(count, order):
-    """Build concurrent creates with lost answers that become visible one by one, and their log."""
+    """Build concurrent creates without answers, lists that show ever more of them, and a log."""
     h = HmsWriter()
     numbers = range(count)
     for number in numbers:

@@ -1,4 +1,4 @@
-"""Transactions of the vocabulary `append` are single RPCs, whose answers have outcomes."""
+"""Transactions of the vocabulary `append` are single RPCs, whose answers decide the outcomes."""
 
 from typing import Any
 

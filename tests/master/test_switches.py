@@ -409,7 +409,7 @@ async def test_a_list_is_one_snapshot(bugs, torn):
     for name in ("a", "b", "c", "z"):
         await master.create(name)
     names = asyncio.ensure_future(master.names())
-    await asyncio.sleep(0.0025)  # after 1 ms the read is confirmed and has read the first name
+    await asyncio.sleep(0.0025)  # the read is confirmed after 1 ms, and has now read the first name
     await asyncio.gather(master.delete("z"), master.alter("a", to="y"))
     listed = await names
     assert (listed == ["a", "b", "c", "z"]) is not torn, listed

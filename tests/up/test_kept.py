@@ -152,7 +152,7 @@ def test_omitted_options_keep_their_values():
 
 
 def recorded():
-    """Assert that the data of all nodes is stored."""
+    """A callback for `save_data` that does nothing."""
 
 
 class Saving(Cluster):

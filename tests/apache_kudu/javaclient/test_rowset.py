@@ -21,7 +21,7 @@ def row(tablet="A", code="OK", text="", timestamp=100):
 
 
 def attempts(**by_tablet):
-    """Build the attempts of each batch from outcomes: "ok", (code, text), or `None` for no answer."""
+    """Build the attempts of each batch from outcomes: "ok", (code, text), or `None` (no answer)."""
     frames = []
     for call, (tablet, outcomes) in enumerate(by_tablet.items()):
         how = {"call": call, "method": "Write", "server": "s", "tablet": tablet}

@@ -171,7 +171,7 @@ def test_linearizable_rows_says_what_brute_force_says(seed):
 
 
 @given(SEEDS)
-# example: a lost delete would have to fall between a write and the read at that write's timestamp
+# in this seed, a lost delete would have to fall between a write and the read at its timestamp
 @example(3628800)
 @settings(max_examples=examples(300), deadline=None)
 def test_snapshot_scans_says_what_brute_force_says(seed):
