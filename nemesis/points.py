@@ -115,8 +115,8 @@ PLOTS: Final = (
         ),
     ),
     # A leader is cut off with uncommitted entries, the next leader dies with its first entry, and
-    # the old leader returns. It also dies as soon as it has committed something (figure 8 of "In
-    # Search of an Understandable Consensus Algorithm", Ongaro and Ousterhout 2014).
+    # the old leader returns and dies as soon as it has committed something (figure 8 of "In Search
+    # of an Understandable Consensus Algorithm", Ongaro and Ousterhout 2014).
     Plot(
         12_000,
         (

@@ -2,7 +2,7 @@
 
 The class path names two folders: the cache on this machine, and the cache's copy in the Docker
 image. An idle metastore's node runs a small program instead, which listens on the metastore's port
-and closes every connection. Clients see no difference to a missing metastore, because links accept
+and closes every connection. Clients see no difference from a missing metastore, as links accept
 a connection before they connect to the metastore.
 """
 

@@ -41,7 +41,8 @@ _CALL_S: Final = 5.0
 _STAYS_S: Final = 12.0
 """Seconds after which a difference between the catalogs is no longer a change in progress.
 
-A master calls a metastore at most twice, with the time limits below.
+This is about the time of two calls to a metastore (see the limits below), the most that a change
+takes.
 """
 _TIMES_S: Final = {"conn": 2, "send": 2, "recv": 3}
 """Time limits, in seconds, of the masters' calls to metastores. Kudu sets them to 60 s."""

@@ -103,8 +103,8 @@ class ApacheKuduTarget(
                 )
         if newer and VERSIONS.index(newer) >= VERSIONS.index(version):
             raise UsageError(
-                f"--upgrade-to is {newer!r} and --kudu-version is {version!r}; upgrade to a later "
-                "release, since Kudu does not read the data of a later one"
+                f"--upgrade-to is {newer!r}, which is not later than --kudu-version {version!r}; "
+                "give a later release, since Kudu cannot read data that a later release has written"
             )
         place, later = require(version), require(newer) if newer else None
         image = settings.environment == "docker"

@@ -134,11 +134,11 @@ class Declared:
         _check_keys(document, values)
         self.declaration = document.converted(values, Declaration, ())
         if (self.declaration.nodes is None) == (self.declaration.compose is None):
-            wrong = "both" if self.declaration.compose else "neither"
+            wrong = "given" if self.declaration.compose else "missing"
             raise document.error(
                 ("compose",),
-                f"the file has {wrong} of the table [nodes] and the key `compose`; write one of "
-                "them: a command line for the nodes, or a Compose file",
+                f"the table [nodes] and the key `compose` are both {wrong}; write one of them: a "
+                "command line for the nodes, or a Compose file",
             )
         name = self.declaration.name
         if name is not None and (not _NAME.fullmatch(name) or name == IMPORTED):

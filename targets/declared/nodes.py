@@ -86,8 +86,8 @@ def serving(declared: Declared, nodes: Sequence[NodeSpec], port: int) -> tuple[s
     if not chosen or bare:
         raise declared.error(
             "client.port",
-            f"is {port}, which {', '.join(bare) or 'no node'} has among its ports; add it to the "
-            "node's ports, or name the nodes that clients talk to: nodes = [...] in [client]",
+            f"is {port}, which is not a port of {', '.join(bare) or 'any node'}; add it to "
+            "`ports`, or name the nodes that clients talk to: nodes = [...] in [client]",
         )
     return chosen
 

@@ -332,8 +332,8 @@ def _used(flags: Flags, made: int) -> list[dict[str, Any]]:
     """Return the limits of a running node's memory and disk.
 
     An operation is counted as a hundred rows of a hundred bytes, each of which is written more than
-    once: to the log, to the history and to a row file. A real disk writes whole pages of 4 KiB, one
-    per sync.
+    once: to the log, to the history and to a row file. The limits also allow for real disks, which
+    write a whole page of 4 KiB per sync.
     """
     kib = 1 / 1024
     records_kib = made * CATALOG_KIB_REPLICA * ENTRIES_OF_OPERATION / flags.master_snapshot_every

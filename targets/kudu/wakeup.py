@@ -1,7 +1,7 @@
 """`Wakeup` lets a loop sleep for its interval, or until another task wakes it earlier.
 
-It replaces `asyncio.Event` with `asyncio.timeout`, for a single waiting task, at a third of the
-cost. The cost matters because heartbeats alone wait a dozen times in a simulated second.
+For a single waiting task, it does the work of an `asyncio.Event` and an `asyncio.timeout` together,
+at a third of the cost. Cost matters: heartbeats alone wait a dozen times in a simulated second.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class _ThroughGateway:
 
 
 def through(env: ClientEnv, gateway: Gateway) -> ClientEnv:
-    """Return `env` with the gateway at the addresses of the servers."""
+    """Return `env`, but with the addresses of the servers leading to the gateway."""
     return cast(ClientEnv, _ThroughGateway(env, gateway))
 
 

@@ -199,5 +199,5 @@ def step_frame(step: int) -> bytes:
 def _sized(data: bytes, at: int) -> tuple[memoryview, int]:
     size, at = decode_varint(data, at)
     if at + size > len(data):
-        raise WireFormatError("a part of an answer is longer than the answer")
+        raise WireFormatError("a part of a frame is longer than the frame")
     return memoryview(data)[at : at + size], at + size

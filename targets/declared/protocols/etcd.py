@@ -155,7 +155,7 @@ class EtcdSession(VersionedSession):
 def _responses(answer: Mapping[str, Any], count: int) -> list[Any]:
     responses = answer.get("responses", [])
     if not isinstance(responses, list) or len(responses) != count:
-        raise MalformedError(f"{count} responses are missing in {shown(answer)}")
+        raise MalformedError(f"there must be {count} responses in {shown(answer)}")
     return responses
 
 

@@ -53,7 +53,7 @@ async def _reply(stream: Stream, depth: int) -> Any:
             raise MalformedError(f"a string does not end after {number} bytes")
         return text
     if not 0 <= number <= _ARRAY_MAX or depth >= _DEPTH_MAX:
-        raise MalformedError(f"an array of {number} in depth {depth}")
+        raise MalformedError(f"an array of {number} elements at depth {depth}: beyond the limits")
     return [await _reply(stream, depth + 1) for _ in range(number)]
 
 

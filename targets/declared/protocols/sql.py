@@ -168,8 +168,8 @@ class SqlProtocol(Protocol):
             wrong = [f for f in written if f not in _MOPS]
             if wrong or not written:
                 raise UsageError(
-                    f"{where}: {shown(dict(written))} must have a statement for each kind of "
-                    f"micro-operation: {', '.join(_MOPS)}"
+                    f"{where}: {shown(dict(written))} must have statements by kind of "
+                    f"micro-operation; the kinds are {', '.join(_MOPS)}"
                 )
             return Transaction({f: _checked(f"{where}.{f}", text) for f, text in written.items()})
         several = list(written) if isinstance(written, list | tuple) else [written]

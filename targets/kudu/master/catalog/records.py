@@ -225,6 +225,6 @@ class Forgotten(_Record, frozen=True):
 
 
 class CleanupBatch(HmsBatch, frozen=True):
-    """A batch that only removes rows. Its number of fields distinguishes its encoding."""
+    """A batch that only removes rows. Its encoding is recognized by its number of fields."""
 
     forgotten: Forgotten = Forgotten()
