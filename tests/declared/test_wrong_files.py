@@ -63,7 +63,7 @@ WRONG = {
     "a number as text": wrong(2, "nodes.count", "a whole number", replaced=("3", '"3"')),
     "syntax": wrong(1, "name = etcd", "texts in quotes", top="name = etcd"),
     "a text that is not closed": wrong(1, "write it as TOML", top='name = "a'),
-    "neither nodes nor compose": wrong(None, "neither", "[nodes]", nodes=""),
+    "neither nodes nor compose": wrong(None, "both missing", "[nodes]", nodes=""),
     "both nodes and compose": wrong(1, "both", "[nodes]", top='compose = "compose.yaml"'),
     "no node": wrong(2, "nodes.count is 0", replaced=("3", "0")),
     "a name twice": wrong(2, "'n1' twice", replaced=("count = 3", 'names = ["n1", "n1"]')),

@@ -226,7 +226,7 @@ class MetastoreClient:
         raise last
 
     async def _poll(self, operation: Operation) -> dict[str, Any]:
-        """Read the next events of the log. If ids are missing, old events have been removed."""
+        """Read the next events of the log, or report the gap if old events have been removed."""
         if self._position is None:
             self._position = int(await self.call(operation, api.GetCurrentEventId()))
         after = self._position
