@@ -228,7 +228,7 @@ def test_no_modules_import_each_other_in_a_circle():
     while free := {module for module, needs in left.items() if not needs & left.keys()}:
         for module in free:  # the module is in no circle
             del left[module]
-    assert left == {}, "each of these is in a circle, or imports one"
+    assert left == {}, "each of these is in a circle of imports, or imports one that is"
 
 
 def test_third_party_imports_are_few():

@@ -17,7 +17,7 @@ from harness.verdict.judge import Judgement
 from tests.cli.conftest import PROGRAM
 
 BUFFERED = {name: os.environ[name] for name in os.environ if name != "PYTHONUNBUFFERED"}
-"""The environment of a user's shell, in which output is buffered, sometimes until the end."""
+"""The environment of a user's shell, in which Python buffers its output."""
 TOY = ["--target", "toy-register", "--workload", "register", "--reporters", "none", "--quiet"]
 BUG = ["run", "--env", "sim", "--bug", "NO-LEASE", "--nemesis", "partition-leader", "--seed", "3",
        "--time-limit", "3", "--interval", "1", "--duration", "1", "--rate", "20",

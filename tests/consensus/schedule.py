@@ -370,7 +370,9 @@ class Schedule:
             case ev.ReadReady(token=asked_at, index=index):
                 self.reads_done += 1
                 if index < asked_at:
-                    raise PromiseBrokenError(f"read {index}, but {asked_at} was committed before")
+                    raise PromiseBrokenError(
+                        f"a read saw entry {index}, but {asked_at} was committed before"
+                    )
             case _:
                 pass
 
@@ -444,7 +446,9 @@ class Schedule:
             if index < core.log.base.index or self.commit_terms[index - 1] >= core.term:
                 continue
             if index > core.log.last_index or core.log.term_at(index) != term:
-                raise PromiseBrokenError(f"the leader of {core.term} lacks committed {index}")
+                raise PromiseBrokenError(
+                    f"the leader of term {core.term} lacks committed entry {index}"
+                )
 
     def check_only_leader(self, node: Node) -> None:
         """Check election safety when a leader first acts.
@@ -470,4 +474,4 @@ class Schedule:
                         raise PromiseBrokenError(f"logs differ below {index + 1}")
                     agree = agree or same
                     if same and one.entry(index) != other.entry(index):
-                        raise PromiseBrokenError(f"entry {index} differs in one term")
+                        raise PromiseBrokenError(f"entry {index} differs between logs of one term")

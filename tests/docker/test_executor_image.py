@@ -189,7 +189,7 @@ def test_manifests_are_of_this_image_and_of_commands_that_exist(documents, enter
     settings = defaults_of(documents)
     images |= {value for name, value in settings.items() if name.endswith("container.image")}
     assert {name.rpartition("/")[2] for name in images} == {image.NEWEST_EXECUTOR}
-    assert len(images) == 1, "driver and executors of one image"
+    assert len(images) == 1, "driver and executors must use one image"
     arguments = [each["args"] for each in containers_of(documents)]
     for words in arguments:
         assert all(isinstance(word, str) for word in words)

@@ -1,4 +1,4 @@
-"""Docker runs of a healthy target are never invalid, although another program interferes."""
+"""Docker runs of a healthy target are never invalid, even if another program interferes."""
 
 import subprocess
 import sys
@@ -46,5 +46,5 @@ def test_interference_of_others_never_convicts(engine, tmp_path, name):
     assert code in {EXIT_VALID, EXIT_UNKNOWN, EXIT_CRASH}, text
     assert "bug in the harness" not in text
     if code == EXIT_CRASH:
-        assert f"{run_id}-" in text, "it names the container"
+        assert f"{run_id}-" in text, "the message must name the container"
     assert engine.containers(f"{RUN_LABEL}={run_id}") == []

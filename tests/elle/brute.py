@@ -225,7 +225,7 @@ def _committed(run: Execution, reads: Iterable[_Read] | None = None) -> list[lis
 
 
 def _read_committed(run: Execution, _seen: Seen) -> bool:
-    """Whether every read shows a committed version, plus some own writes (`internal`)."""
+    """Whether every read shows a committed version plus the first few of its own earlier writes."""
     longest = max((len(read.own) for read in run.reads), default=0)
     parts = [
         _committed(run, [replace(read, own=read.own[:count]) for read in run.reads])

@@ -36,7 +36,7 @@ processes_by_day = pytest.mark.parametrize(
 
 
 def in_processes(test):
-    """Run a test only in processes, because its result is the same in all environments."""
+    """Mark a test that runs only in processes, because its result is the same everywhere."""
     for mark in PROCESS:
         test = mark(test)
     return test
@@ -97,7 +97,7 @@ def test_without_fsync_a_power_cut_loses_acknowledged_rows_and_a_kill_does_not(e
     async def body(database, session):
         wanted, found = await left_by(database, session, power_cut=False)
         assert wanted == found
-        # The disk writes pages back after some seconds; a busy machine may take longer.
+        # At least one of several tables must be lost; the disk may have written back the others.
         late = [f"late{number}" for number in range(TIMES)]
         for name in late:
             await put(database, table(name))

@@ -64,7 +64,7 @@ def test_a_thousand_tablets_are_one_small_entry():
         for tablets in (created, running, dead)
     ]
     assert [size // 1000 for size in sizes] == [39, 46, 39]
-    assert tablets_limit(Flags()) * sizes[0] > entry_limit(Flags()) * 1000, "none is too large"
+    assert tablets_limit(Flags()) * sizes[0] > entry_limit(Flags()) * 1000, "no batch is too large"
     assert sizes[2] < sizes[0] + 300, "what could be created can be deleted"
 
 

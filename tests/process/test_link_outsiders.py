@@ -108,7 +108,7 @@ def listening_port(pid: int) -> int:
             port = int(row[1].split(":")[1], 16)
             if ask(port, "GET", "/version") == 401:
                 return port
-    raise AssertionError("no API of a link proxy")
+    raise AssertionError("the link proxy has no port with an API")
 
 
 def ask(port: int, method: str, path: str, **headers: str) -> int | None:

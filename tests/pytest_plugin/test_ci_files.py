@@ -282,7 +282,7 @@ def test_the_workflow_is_valid_for_github(workflow):
 
 @pytest.fixture
 def github(workflow, tmp_path):
-    """A function that runs all scripts of the workflow except the installation, as GitHub does."""
+    """Return a function that runs the workflow's scripts like GitHub, except the installation."""
     (job,) = workflow["jobs"].values()
 
     def go(number, case=QUIET_CASE, **more):

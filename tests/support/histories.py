@@ -104,7 +104,7 @@ TYPES = {"!": OpType.INVOKE, "+": OpType.OK, "-": OpType.FAIL, "?": OpType.INFO}
 
 
 def written(*lines: Any) -> list[Op]:
-    """A history from lines (process and type, f, value[, error]), such as ("0!", "write", 1)."""
+    """Build a history from lines (process and type, f, value[, error]), like ("0!", "write", 1)."""
     return [
         Op(index, index, int(who[:-1]), TYPES[who[-1]], f, value, *error)
         for index, (who, f, value, *error) in enumerate(lines)

@@ -25,7 +25,7 @@ from tests.support.distributions import installed
 PORT = 7000
 NODE = Address("n1", PORT)
 HISTORY = 40
-"""How many earlier states a stale read may choose from."""
+"""The number of earlier states from which a stale read may choose."""
 Answer = dict[str, Any]
 OK: Answer = {"result": "ok"}
 REFUSED: Answer = {"result": "refused"}

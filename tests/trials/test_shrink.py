@@ -375,7 +375,7 @@ def test_operations_near_a_fault_were_invoked_around_its_begin():
 
 
 def stale_read():
-    """A case whose deposed leader answers a read, with four operations that are not needed."""
+    """Return a case whose deposed leader answers a read; four of its operations are not needed."""
     create = {"columns": ["v0"], "name": "t1", "nonce": "n1", "partitions": 1, "replicas": 3}
     alter = {"name": "t1", "nonce": "n2", "steps": [["add", "cn2"]]}
     rows = [

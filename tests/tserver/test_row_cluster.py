@@ -360,7 +360,7 @@ async def judge(servers: Servers, known: Known) -> None:
     await servers.write_ok("last", 1, row("INSERT", "last"))
     _, rows = await servers.scan_ok([servers.leader, *NAMES], batch_rows=500)
     written = {key for key in rows if key[0] == "u"}
-    assert known.wrote.keys() == written, "the acknowledged rows are not exactly those that exist"
+    assert known.wrote.keys() == written, "the existing rows are not exactly the acknowledged ones"
     assert not known.refused & written
     for timestamp, seen in known.snapshots.items():
         for node in NAMES:

@@ -145,7 +145,7 @@ def left_of(cluster):
 
 
 def life_of_a_table(*, replicas=3):
-    """Run one operation of each kind, on a table that is dropped at the end."""
+    """Return one request of each kind; together they create, use and drop a table."""
     case = Case(seed=1, workload_options={"replicas": replicas})
     return load_plugin("workloads", "ddl").probe(case, 0, 0)
 

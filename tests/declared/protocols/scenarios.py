@@ -1,4 +1,4 @@
-"""One conversation per vocabulary with an empty store, run against minis and real servers."""
+"""One conversation per vocabulary with an empty store, run against fake and real servers."""
 
 from types import SimpleNamespace
 

@@ -20,7 +20,7 @@ SPECS = tuple(
     for number, spec in enumerate(MIXED)
     if number in {0, 3, 5, 8, 11, 13, 16, 17, 19, 22, 23, 24}
 )
-"""A mixture of the runs: labels, nemeses, bugs, workloads, a power cut."""
+"""Some of the runs: different labels, nemeses, bugs and workloads, and a power cut."""
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from results.questions.engines import DuckEngine
 from results.report.report import register
 
 Tables = dict[str, collections.Counter[str]]
-"""Map each table to a count of its rows."""
+"""For each table, how often each row occurs."""
 LEFT: Final = "results that were left to judge"
 OTHERS: Final = frozenset(
     {

@@ -91,7 +91,7 @@ def cases(answers, count, known=()):
 
 
 def once_in_two_blocks(number):
-    return LOST if number in {30, 150} else OK  # of 240 operations in four blocks
+    return LOST if number in {30, 150} else OK  # hits two of the four blocks of 240 operations
 
 
 def test_a_code_that_is_too_rare_in_each_case_is_one_sided_in_many():
