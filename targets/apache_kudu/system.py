@@ -239,8 +239,7 @@ class ApacheKuduSystem(KuduSystem):
         return masters, dict(zip(servers, held, strict=True))
 
     async def _followed(self, roles: Roles) -> dict[str, Any] | None:
-        """Return the cluster's id, and the last metastore event that the leading master has
-        applied.
+        """Return the cluster's id, and the last metastore event that the leader has applied.
 
         `None` without metastores, or if the leader does not answer.
         """

@@ -28,7 +28,7 @@ _WITHIN_S: Final = 1.0
 
 
 class Seen(NamedTuple):
-    """The roles of the nodes that answered, and the answers or errors of the other nodes.
+    """The roles and answers of the nodes that answered, and the problems of the other nodes.
 
     `servers` has the identities of the leading servers, if the protocol has identities.
     """

@@ -152,7 +152,7 @@ class Outcome(NamedTuple):
     """The combined result of all attempts of one change.
 
     `last` is the last attempt, if there is one. `lost` is true if an attempt may have had an
-    effect, other than a last attempt that was acknowledged or refused.
+    effect. A last attempt that was acknowledged or refused does not count.
     """
 
     last: Sent | None

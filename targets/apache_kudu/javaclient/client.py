@@ -87,8 +87,7 @@ class JavaClients:
         return Convergence(ok=not pending, pending=pending)
 
     async def pending(self) -> tuple[str, ...]:
-        """Start the program early, because this is slow. Return the conditions that do not hold
-        yet.
+        """Start the program early, because this is slow. Return the conditions that do not hold.
 
         Raises `UsageError` if the program cannot run.
         """
@@ -139,8 +138,7 @@ class JavaClients:
         return [] if master is None else await self.looker.tablets(master, table)
 
     def core_of(self, core: Sequence[str], masters: Mapping[str, str]) -> list[str]:
-        """Return the nodes of `core`, but with the leading master in place of another master if
-        needed.
+        """Return the nodes of `core`. If it lacks the leading master, swap a master for the leader.
 
         The Java client uses the first master that claims to lead. If a deposed leader is cut off
         from the core but not from the clients, they would never find the core's leader.

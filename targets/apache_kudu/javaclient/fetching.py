@@ -1,5 +1,4 @@
-"""`harness fetch kudu-client`: downloads Kudu's Java client and compiles the program that drives
-it.
+"""`harness fetch kudu-client`: downloads Kudu's Java client, and compiles a program around it.
 
 The program, `JavaClient.java`, is in the client's own Java package, because the traces of the
 client's RPCs are private to that package. It is compiled against exactly the files of

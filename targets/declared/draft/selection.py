@@ -32,7 +32,7 @@ class Selection(NamedTuple):
 def selected(
     services: Sequence[Service], without: Collection[str], questions: Questions
 ) -> Selection:
-    """Choose the servers that clients talk to, and the services. Raises `UsageError`."""
+    """Choose the servers that clients talk to, and the services they need. Raises `UsageError`."""
     names = [service.name for service in services]
     for name in without:
         if name not in names:

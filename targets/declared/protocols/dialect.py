@@ -28,8 +28,8 @@ class Dialect:
     `key` is the quoted name of the key column. `options` end the statement that creates a table.
     `conflict` ends an insert that updates an existing row: to the inserted value (`new`), to the
     `sum` of both numbers, or to both lists `joined`. `insert_once` is an insert that leaves an
-    existing row as it is. `is_empty` selects true, or one row, if no row is found in its
-    placeholder {}, a table with a `where`. The table's name replaces TABLE.
+    existing row as it is. `is_empty` is a query that succeeds only if no row matches the table and
+    condition that replace {}. The table's name replaces TABLE.
     """
 
     key: str

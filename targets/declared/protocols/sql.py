@@ -138,8 +138,7 @@ class Statements(Template):
 
 
 class Transaction(Template):
-    """One statement per kind of micro-operation. All statements of an operation are one
-    transaction.
+    """One statement per kind of micro-operation, all run in one transaction per operation.
 
     The statement for `r` returns one value. With `joined`, it returns the elements of a list,
     separated by commas.
@@ -183,8 +182,10 @@ class SqlSession(Session):
 
     @abstractmethod
     async def execute(self, text: str, parameters: Sequence[str]) -> Result:
-        """Execute a statement. Raises `DeclinedError` if the database reports that nothing
-        happened, and one of `FAILURES` if that is unknown.
+        """Execute a statement.
+
+        Raises `DeclinedError` if the database reports that nothing happened, and one of `FAILURES`
+        if that is unknown.
         """
 
     @property
@@ -208,8 +209,7 @@ class SqlSession(Session):
             raise
 
     async def _commit(self, statements: Coroutine[Any, Any, Any], *, changes: bool) -> Any:
-        """Begin a transaction with these statements and commit it. Only the commit changes
-        something.
+        """Begin a transaction with these statements and commit it. Only the commit is a change.
 
         If a statement is declined, the transaction is rolled back.
         """

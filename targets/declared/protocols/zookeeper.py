@@ -215,8 +215,7 @@ class ZooKeeperSession(VersionedSession):
         return leads, epoch
 
     async def server(self) -> str | None:
-        """Return the epoch from the last answer to `leadership`, since an epoch has only one
-        leader.
+        """Return the epoch in the last answer to `leadership`: an epoch has only one leader.
 
         The server's address would not identify it: through a proxy, a four-letter word and a
         session have different connections, which may lead to different servers.

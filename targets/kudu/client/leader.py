@@ -20,7 +20,8 @@ from targets.kudu.messages import ConnectToMasterRequest
 from targets.kudu.rpc import Caller, RpcError
 
 _ROUND_LIMIT_S: Final = 1.0
-# The time to wait for the remaining masters after a majority has answered without a leader.
+# After a majority has answered without a leader, the client waits for the remaining masters: this
+# long in the first round, and this much longer in each further one.
 _GRACE_STEP_S: Final = 0.2
 
 

@@ -163,8 +163,7 @@ class Applier:
                 waiter.finish(IndeterminateError("leadership was lost"))
 
     def fail(self, reason: str) -> None:
-        """Fail the waiting proposers with `IndeterminateError`, since their entries may still
-        commit.
+        """Fail the waiting proposers with `IndeterminateError`: their entries may still commit.
 
         `reason` becomes the start of the error's message.
         """

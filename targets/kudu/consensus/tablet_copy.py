@@ -40,8 +40,7 @@ class Snapshots:
         announce: Callable[[str], None],
         files: SnapshotFiles | None = None,
     ) -> None:
-        """Make a snapshot due after `every` entries, or after `log_bytes_max` bytes of log in
-        memory.
+        """Make a snapshot due after `every` entries or `log_bytes_max` bytes of log in memory.
 
         `announce` publishes the steps of a snapshot as events at which faults may strike.
         """

@@ -6,8 +6,7 @@ from targets.kudu.messages.base import MasterCall, MasterResponse, Message
 
 
 class AddMasterResponse(MasterResponse, frozen=True):
-    """The answer, sent once the new master is a non-voter; it becomes a voter when it has caught
-    up.
+    """The answer, sent once the new master is a non-voter. The master becomes a voter later.
 
     MASTER_ALREADY_PRESENT may be due to an earlier attempt of the same caller.
     """

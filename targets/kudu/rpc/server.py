@@ -95,8 +95,10 @@ class RpcServer:
         self.calls: dict[str, int] = {}
         """The number of calls of each method since this server was created."""
         self.put_off = Counter[str]()
-        """The number of calls of each method that callers have to resend, since the server was busy
-        (`calls_in_flight_max`) or the handler postponed the call.
+        """The number of calls of each method that did not finish their work.
+
+        The server was busy (`calls_in_flight_max`), the handler postponed the call, or more chunks
+        of a snapshot must follow.
         """
         self._listener: Listener | None = None
 
