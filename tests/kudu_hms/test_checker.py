@@ -86,7 +86,7 @@ def test_what_was_not_at_rest_is_unknown_unless_it_can_never_be_right():
         ("get", {"table_id": "a", "result": "ok"}, "no-table"),
         ("list", {"tables": [["db1.x", "a", 1]]}, "no-table"),
         ("create", {"table_id": "b"}, "orphan"),
-        # proves no table, because Hive shows entries before their tables exist
+        # proves no table, because Hive may show an entry before its table exists
         ("hive-get", {"table_id": "a"}, "orphan"),
     ],
 )

@@ -62,7 +62,7 @@ def shift_s(line):
 
 
 async def new_lines(cluster, count, name=NAME):
-    """Return a function that returns the lines logged from now on."""
+    """Wait for `count` new lines about the time, and return them."""
     before = len(await cluster.logs(name, last_lines=10_000))
     lines = []
 

@@ -117,7 +117,7 @@ async def stranger(env: Env, config: dict[str, Any]) -> None:
 
 
 async def parrot(env: Env, config: dict[str, Any]) -> None:
-    """Run a node that answers the first call correctly, then echoes or sends `answers` (hex)."""
+    """Run a node that answers the first call correctly, then sends `answer` (hex) or echoes."""
 
     async def serve(conn: Conn) -> None:
         first = await conn.recv()

@@ -531,7 +531,7 @@ def test_a_target_that_does_not_come_up_is_an_error_and_no_verdict(ready, words,
 
 
 def stubborn():
-    """Return the simulation with a second kill that has no effect."""
+    """Return the simulation with a second kill that fails."""
     kills = itertools.count(1)
 
     def change(session):

@@ -35,7 +35,7 @@ def words(store, *arguments, prelude=""):
 
 
 def soak(store, *arguments):
-    """Run a soak to its end; return the exit code and the object of `--json`."""
+    """Run a soak to its end; return the exit code, the object of `--json`, and stderr."""
     done = subprocess.run(
         words(store, *arguments, "--json"), capture_output=True, check=False, timeout=600
     )

@@ -79,7 +79,7 @@ class BrowserPage:
     """A page with its errors; it also has the methods of Playwright's `page`."""
 
     dropped = 0
-    """Requests of all pages that Chromium dropped because the machine's network changed."""
+    """The number of requests that Chromium dropped, on all pages, when the network changed."""
 
     def __init__(self, page) -> None:
         self.page = page

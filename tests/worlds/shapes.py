@@ -82,7 +82,7 @@ def head(shape, name):
 
 
 def sent_bytes(name, shape):
-    """Return the caller's data, for shapes in which it sends little."""
+    """Return the number of bytes that the caller sends, for shapes in which it sends little."""
     return len(head(shape, name)) + len(SMALL)
 
 

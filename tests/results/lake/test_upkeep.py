@@ -284,7 +284,7 @@ def backwards(part):
 
 
 def scattered(part):
-    """Write the rows of one run in two pieces, with another run in between."""
+    """Move the first row to the end, so that other rows separate it from its run."""
     return part.take([*range(1, len(part)), 0])
 
 

@@ -71,7 +71,7 @@ class AtScale(Oracle):
         return answer(self.by_signature(), "verdict", "bugs", "signature", "target", of=of)
 
     def by_signature(self):
-        """Group failing runs by three parts of their signatures; count the fourth."""
+        """Return the failing runs, with the first three parts of their signatures."""
         return [
             {**row, "signature": " · ".join(row["signature"].split(" · ")[:3])}
             for row in self.failing_runs()

@@ -1,4 +1,4 @@
-"""Comparison of two lakes, and of two reports on them, without times, places and durations.
+"""Comparison of two lakes, and of two reports on them, except for times, places and durations.
 
 Runs are matched by name and id, because their keys also contain the day (docs/lake.md).
 """

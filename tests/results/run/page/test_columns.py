@@ -67,7 +67,7 @@ def decoded(raw, strings):
 
 
 def expected(history):
-    """Build the rows that `decoded` must return from the ops, without `History.pairs`."""
+    """Build from the ops the rows that `decoded` must return, without `History.pairs`."""
     rows, running = [], {}
     for op in history:
         if op.type is OpType.INVOKE:
