@@ -657,7 +657,7 @@ async def check_overlapping_cuts(session: Session) -> None:
 
 
 async def check_leases_and_heal_all(session: Session) -> None:
-    """A cut ends with its lease; `relieve` heals some faults, and `heal_all` all others."""
+    """A cut ends with its lease; `heal_among` heals faults on some nodes, `heal_all` all others."""
     cluster = session.cluster
     for node in ("a", "b"):
         await wait_serving(session, node)
