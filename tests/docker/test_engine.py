@@ -21,7 +21,7 @@ from harness.errors import InfrastructureError
 
 
 class Loaded:
-    """An engine whose first `failures` attempts to freeze a container fail."""
+    """An engine whose first `failures` attempts to pause a container fail."""
 
     base_url = "http+docker://localhost"
 

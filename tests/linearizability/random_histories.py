@@ -25,7 +25,7 @@ from tests.native.generate import Kind, Ops
 
 
 class TableKind(Kind):
-    """The catalog of tables; its model depends on the operations."""
+    """A kind of store: the catalog of tables, whose model depends on the operations."""
 
     def model_for(self, operations: Ops) -> Model[Any, Any, Any]:
         return catalog_of_tables(operations)

@@ -27,7 +27,7 @@ def spec(store, **fields):
 
 
 class Opened:
-    """Open a campaign, and close it at the end of the test."""
+    """A context that opens a campaign, and closes it at the end."""
 
     def __init__(self, store, *, fresh=False, **fields):
         self.campaign = Campaign(spec(store, **fields), fresh=fresh)

@@ -33,8 +33,9 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 class VirtualClock:
-    """The clock of the running loop; it starts at `begin_ns`, and the wall clock at another
-    time.
+    """The clock of the running loop.
+
+    It starts at `begin_ns`, and its wall clock at `wall_begin_ns`.
     """
 
     def __init__(self, begin_ns: int = 0, wall_begin_ns: int = 0) -> None:

@@ -91,7 +91,7 @@ def test_progress_reaches_its_end(tmp_path, monkeypatch):
 
 
 class Crashes(Checker):
-    """A checker that crashes on some values: raises at 113, loops at 114, fills memory at 115."""
+    """A checker that fails on some values: raises at 113, loops at 114, lacks memory at 115."""
 
     api_version = 1
     name = "crash"
