@@ -12,9 +12,7 @@ from tests.support.replacing import Patch, instead
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
-    """One defect. `area` is the affected part of the target, `workload` the workload that soaks
-    run.
-    """
+    """One defect, in the part `area` of the target. Soaks run `workload`, or draw one if `None`."""
 
     name: str
     what: str

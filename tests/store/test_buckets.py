@@ -1,4 +1,4 @@
-"""Buckets of latencies are exact, monotonic, and within the promised error."""
+"""Buckets of latencies leave no gaps, and are as narrow as promised."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -216,8 +216,8 @@ class Run:
 def points_of(counts: dict[str, int], points: int | None) -> list[Point]:
     """Return every point, once as a single fault and once as a lasting one.
 
-    With `points`, return only that number of them, each of them single or lasting, spread over the
-    kinds. No kind gets fewer than ten of its points (a fifth of `points`, if that is less).
+    With `points`, return a sample of that size in which single and lasting faults alternate. It has
+    at least ten points of each kind, or a fifth of `points` if that is less.
     """
     chosen: list[Point] = []
     total = sum(counts.values())

@@ -126,7 +126,7 @@ def test_errors_of_rows_are_bounded_as_well(monkeypatch):
     for number, first_incomplete in enumerate((0, 0, 2, 2)):
         results.add("a", number, first_incomplete, WriteResult(at(number), number, 1, errors))
         full.append(results.is_full)
-    # the first two are answered when the third request comes
+    # the third request says that the first two were answered, which removes their results
     assert full == [False, True, False, True]
     again = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
     again.load(results.store())

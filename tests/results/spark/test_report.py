@@ -195,7 +195,8 @@ def test_local_workers_are_asked_for_missing_modules_only_after_failures(
     with pytest.raises(InfrastructureError, match="a torn file"):
         work()
     assert seen == [3]
-    monkeypatch.setattr(driver, "cores_here", lambda: 0)  # no local cores: Spark is a cluster
+    # without local cores, Spark counts as a cluster
+    monkeypatch.setattr(driver, "cores_here", lambda: 0)
     work()
     assert seen == ["asked", 2]
 
