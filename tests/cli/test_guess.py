@@ -37,7 +37,6 @@ MILDER = {
 
 
 def keyed(ops):
-    """Return the same operations for each of two independent keys."""
     return [(word, f, [key, value]) for key in (7, 8) for word, f, value in ops]
 
 

@@ -87,7 +87,6 @@ class Door:
             self._open = []
 
     def blip(self):
-        """Shut the door now, and open it a moment later."""
         self.shut()
         threading.Timer(BLIP_S, self.unlock).start()
 

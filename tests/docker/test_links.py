@@ -208,7 +208,6 @@ class Model:
         self.gone = set()  # faults healed without the driver, which still counts them as active
 
     def holders(self, links, *kinds):
-        """Return the faults of these kinds on any of these links."""
         return [
             name
             for name, on in self.links.items()

@@ -23,7 +23,6 @@ edges = st.lists(st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1))
 
 
 def reachable(count: int, pairs: list[tuple[int, int]]) -> np.ndarray:
-    """Return the transitive closure."""
     reach = np.zeros((count, count), bool)
     for source, target in pairs:
         reach[source, target] = True

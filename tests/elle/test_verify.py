@@ -416,7 +416,6 @@ def test_things_that_print_alike_are_not_the_same():
 
 
 def recorded(history: list[Transaction]) -> History:
-    """Return the same history as a run records it."""
     events = [(txn.call, 0, n) for n, txn in enumerate(history)]
     events += [(txn.end, 1, n) for n, txn in enumerate(history) if txn.end is not None]
     ops = []

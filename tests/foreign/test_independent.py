@@ -44,7 +44,6 @@ def did(process, f, value, answer=None):
 
 
 def after(state, operation):
-    """Return the next state if the answer fits; the answer `None` fits any state."""
     f, value, answer = operation
     if f == "write":
         return [value]

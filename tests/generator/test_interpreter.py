@@ -35,7 +35,6 @@ INVOKE, OK, FAIL, INFO = OpType.INVOKE, OpType.OK, OpType.FAIL, OpType.INFO
 
 
 def lines(ops):
-    """Return (time in ms, process, type, value) of each op."""
     return [(op.time // MS, op.process, op.type, op.value) for op in ops]
 
 

@@ -39,7 +39,6 @@ async def put(database, *rows, into=TABLES):
 
 
 async def seen(database, where=(), of=TABLES, **options):
-    """Return the rows that are visible to a new transaction."""
     async with transaction(database) as session:
         return await session.select(of, where, **options)
 

@@ -14,7 +14,6 @@ from tests.support.env import MemoryDisk
 
 
 async def after(session, database, *, power_cut, torn=False):
-    """Kill and restart the node, and return its tables."""
     await session.cluster.kill("db", lose_unsynced=power_cut, torn=torn)
     await session.cluster.start("db")
     await answers(database)

@@ -54,7 +54,6 @@ async def until_whole(cluster: Deployed, tablets: int, replicas: int, *without: 
 
 
 async def held_by(cluster: Deployed, node: str) -> dict[str, str]:
-    """Map each tablet on one tablet server to its data state."""
     dump = (await cluster.system.snapshot())["tservers"][node]
     return {tablet["tablet_id"]: tablet["data_state"] for tablet in dump["tablets"]}
 

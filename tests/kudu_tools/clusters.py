@@ -62,7 +62,6 @@ def tablet(*names: str, tablet_id: str = "tab") -> ObservedTablet:
 
 
 def change(found: ObservedTablet, position: int, **changes: Any) -> ObservedTablet:
-    """Return the tablet after a change of the replica at `position`."""
     replicas = list(found.replicas)
     replicas[position] = msgspec.structs.replace(replicas[position], **changes)
     return msgspec.structs.replace(found, replicas=tuple(replicas))

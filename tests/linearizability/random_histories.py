@@ -119,7 +119,6 @@ KINDS: dict[str, Kind] = {
 
 
 def catalog(names: int) -> Kind:
-    """Build a catalog of many names, with unique ids."""
     return _catalog_kind(names=names, ids=10**9)
 
 

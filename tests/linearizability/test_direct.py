@@ -56,7 +56,6 @@ def test_a_direct_method_agrees_with_brute_force_and_is_proven(name):
 
 
 def numbered(*operations: tuple[Any, float, Any, float | None]) -> Ops:
-    """Number operations that are given as (input, call, output, return)."""
     return [
         Operation(0, given, call, output, end, number)
         for number, (given, call, output, end) in enumerate(operations)

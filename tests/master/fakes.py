@@ -336,7 +336,6 @@ _numbers = iter(range(1_000, 1_000_000))
 
 
 def request_id(seq_no: int | None = None) -> m.RequestId:
-    """Return a new request id, or the one with this number."""
     number = next(_numbers) if seq_no is None else seq_no
     return m.RequestId("client-1", number, f"nonce-{number}")
 

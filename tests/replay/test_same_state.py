@@ -32,7 +32,6 @@ def state_under(hash_seed, run, moment):
 
 
 def states_of(run, moment, count):
-    """Count how often each state occurs, with hash seeds from 0 on."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         return collections.Counter(
             pool.map(lambda seed: state_under(seed, run, moment), range(count))

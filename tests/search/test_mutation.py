@@ -39,7 +39,6 @@ def changed(name, **fields):
 
 
 def different(one, other):
-    """Return the names of the fields in which two structs differ."""
     return {f for f in one.__struct_fields__ if getattr(one, f) != getattr(other, f)}
 
 

@@ -122,7 +122,6 @@ async def connect(env: Env, node: str) -> Conn:
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, Any]) -> Any:
-    """Return the result of the work, or the word `timeout`."""
     try:
         async with asyncio.timeout(seconds):
             return await work

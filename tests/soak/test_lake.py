@@ -136,7 +136,6 @@ def expected(tmp_path_factory):
 
 
 def left(store):
-    """Return the files in the store, except the journal."""
     return sorted(path.name for path in (store / "n").iterdir() if path.name != ".soak")
 
 

@@ -50,7 +50,6 @@ async def opened(disk: FakeDisk) -> TabletManager:
 
 
 async def code(operation: Awaitable[None]) -> Code | None:
-    """Return the code with which the operation is refused, if it is."""
     try:
         await operation
     except TabletRefusedError as refusal:

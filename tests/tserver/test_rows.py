@@ -55,7 +55,6 @@ def read(store: RowStore, at: int, *, start: bytes = b"", end: bytes = b"", page
 
 
 def reloaded(store: RowStore) -> RowStore:
-    """Return the store after a round trip through files."""
     fresh = RowStore(history_bytes_max=1 << 30)
     deque(fresh.load(read_blocks(pack_blocks(store.records())), store.history_start))
     return fresh

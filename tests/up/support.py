@@ -37,7 +37,6 @@ class Up:
         self.clusters = {}
 
     def program(self, *words):
-        """Return the command line of `harness` and its environment variables."""
         return [sys.executable, "-m", "harness", *words], {"XDG_STATE_HOME": str(self.home)}
 
     def call(self, *words, code=0, **variables):

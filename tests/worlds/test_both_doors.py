@@ -42,7 +42,6 @@ def deploy(environment, main, run_id):
 
 
 async def leader_other_than(system, node):
-    """Wait for a ready leader that is not `node`, and return it."""
     async with asyncio.timeout(READY_S):
         while True:
             roles = await system.roles()

@@ -32,7 +32,6 @@ async def issue(hms, node="hms1", owner="alice"):
 
 
 async def verdict(hms, node, call):
-    """Return the metastore's answer, or the name of the exception that it raises."""
     try:
         return await hms.at(node, call)
     except MetastoreError as error:

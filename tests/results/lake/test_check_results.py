@@ -34,7 +34,6 @@ def judged(tmp_path_factory):
 
 @pytest.fixture
 def lake(judged, tmp_path):
-    """Copy the judged lake, so that a test may damage it."""
     return shutil.copytree(judged, tmp_path / "lake")
 
 

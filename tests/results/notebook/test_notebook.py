@@ -25,7 +25,6 @@ SIZE_MAX = 110_000  # bytes, with all outputs
 
 
 def kept(cell, kind):
-    """Return one of the outputs stored in the file."""
     for output in cell["outputs"]:
         if kind == "stream" and output["output_type"] == "stream":
             return "".join(output["text"])

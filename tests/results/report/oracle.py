@@ -615,7 +615,6 @@ class Oracle:
 
 
 def totals_of(rows):
-    """Add up the columns of (a, n, b, m)."""
     return [sum(row[i] for row in rows) for i in range(4)]
 
 

@@ -33,13 +33,11 @@ class Served:
             return answer.status, answer.headers, answer.read()
 
     def page(self, path):
-        """Return the text of a page, which must exist."""
         status, _, body = self.ask(path)
         assert status == 200, body
         return body.decode()
 
     def api(self, path):
-        """Return the data at an address of the API, which must exist."""
         return json.loads(self.page(f"/api/{path}"))
 
 

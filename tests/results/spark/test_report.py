@@ -93,7 +93,6 @@ def said(checked, answers):
 
 
 def results_in(uri):
-    """Return run and id of every result in the lake."""
     results = ResultLake.beside(str(uri), {})
     rows = results.dataset(MAIN).to_table(["run", "results"]).to_pylist()
     return sorted((row["run"], one) for row in rows for one in row["results"])

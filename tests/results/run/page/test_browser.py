@@ -29,7 +29,6 @@ def state(page):
 
 
 def indices(history, wanted):
-    """Return the indices of operations for which `wanted(call, done)` holds."""
     return [pair.invoke.index for pair in history.pairs if wanted(pair.invoke, pair.completion)]
 
 
