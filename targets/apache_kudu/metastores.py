@@ -168,7 +168,7 @@ class RealMetastores(Metastores):
         elif leader is not None:
             last = leader["hms"]["last_event"]
             if last < seen["event"]:
-                yield f"event {last} of {seen['event']} of the metastore has been applied"
+                yield f"the leader applied events up to {last}, the metastore has {seen['event']}"
             yield from self._fresh(_differences(leader, seen))
 
     def _fresh(self, differences: list[str]) -> list[str]:

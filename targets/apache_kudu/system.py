@@ -56,7 +56,7 @@ class ApacheKuduSystem(KuduSystem):
         self._names: dict[str, str] = {}
         """Addresses ("t1:7050") by the uuids of the servers. All RPC clients share this map."""
         self._orphans: dict[str, dict[str, float]] = {}
-        """The time when each replica of a removed table was first seen, by server and tablet."""
+        """When each misplaced replica (`_may_stay`) was first seen, by server and tablet."""
         super().__init__(env, layout)
         self._upgrade = Upgrade(
             self._rpc, layout.all_masters, layout.tservers, self._is_ready, self._leader

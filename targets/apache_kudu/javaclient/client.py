@@ -53,7 +53,7 @@ class JavaClients:
         tservers: Iterable[str],
         uuids: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a client that runs in `program`. `names` maps uuids to addresses of servers.
+        """Let all clients run in `program`. `names` maps uuids to addresses of servers.
 
         Addresses have the form "node:port". With `uuids`, histories show located replicas by uuid.
         """

@@ -180,7 +180,10 @@ class Metastores:
             return
         hms = leader["hms"]
         if hms["last_event"] < seen["event"]:
-            yield f"event {hms['last_event']} of {seen['event']} of the metastore has been applied"
+            yield (
+                f"the leader applied events up to {hms['last_event']}, the metastore has "
+                f"{seen['event']}"
+            )
         elif self._layout.repairs and (hms["checked_event"] or -1) < seen["event"]:
             yield "the metastore's entries have not been compared since the last event"
         elif self._layout.repairs and hms["checked_masters"] != hms["masters"]:
