@@ -49,7 +49,7 @@ def path_of(key: str) -> Path:
 
 
 def error_at(name: str, text: str, number: int, what: str) -> UsageError:
-    """Return an error that quotes line `number` of the file `name` with this text."""
+    """Return an error that quotes line `number` of the file `name`, whose content is `text`."""
     lines = text.splitlines()
     written = lines[number - 1].strip() if 0 < number <= len(lines) else ""
     quoted = f", `{clipped(written, _TEXT_SHOWN_MAX)}`" if written else ""
