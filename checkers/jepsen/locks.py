@@ -19,34 +19,27 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from checkers.foreign.containers import MutexModel
 from checkers.foreign.model import LinearizabilityCheck
 from checkers.foreign.plain_form import outcome_of
+from checkers.jepsen.counting_locks import CountingLock
 from checkers.jepsen.steps import NEVER
 from checkers.linearizability import UNKNOWN, Operation
-from checkers.linearizability.models.mutex import Release
-from checkers.linearizability.proof import AnyOperation
+from checkers.linearizability.models.counting_locks import Release
 from harness.case import Case
-from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
+from harness.ops import CheckResult, History, Op, OpType, Verdict
 from harness.vocabularies import locks
 
 
-class OwnedMutex(MutexModel, version="1"):
+class OwnedMutex(CountingLock, version="2"):
     """The history model of a lock that only the process that acquired it may release."""
 
     name = "owned-mutex"
     doc = "a lock that only its holder releases, free at first; fail: did not happen"
+    limit = 1
 
     def understand(self, history: History) -> LinearizabilityCheck:
         check = super().understand(history)
         return replace(check, parsed=[*check.parsed, *_closings(history)])
-
-    def operation(self, pair: Pair) -> AnyOperation | None:
-        operation = super().operation(pair)
-        if operation is None:
-            return None
-        holder = _holder(pair.invoke.process)
-        return replace(operation, input=operation.input._replace(holder=holder))
 
     def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
         """Judge a run, also by the rule `stuck`."""
@@ -65,10 +58,6 @@ class OwnedMutex(MutexModel, version="1"):
             operations = (released.index, refused.index)
         details = {**result.details, "rule": "stuck"}
         return CheckResult(self.name, Verdict.INVALID, text, (f"{text}.",), operations, details)
-
-
-def _holder(process: int | str) -> str:
-    return f"process {process}"
 
 
 def _closings(history: History) -> Iterator[Operation[Any, Any]]:
@@ -90,7 +79,7 @@ def _closings(history: History) -> Iterator[Operation[Any, Any]]:
     for process, index in last.items():
         if holding.get(process) and isinstance(process, int):
             call = max(index + 0.5, float(workload_end))
-            yield Operation(process, Release(_holder(process)), call, UNKNOWN, None, index)
+            yield Operation(process, Release(f"process {process}"), call, UNKNOWN, None, index)
 
 
 def _stuck(history: History) -> tuple[Op, Op | None] | None:

@@ -34,6 +34,10 @@ _MARKS: Final = {
     "write": "multi-register",
 }
 _KNOWN: Final = frozenset({*_MARKS, "r"})
+_LOCKS: Final = (
+    "owned-mutex, reentrant-mutex, fenced-mutex, reentrant-fenced-mutex, semaphore, "
+    "owned-semaphore, or mutex, which looks at no values"
+)
 _LOG_CHANGES: Final = frozenset({"assign", "subscribe", "crash", "debug-topic-partitions"})
 _LOG_MOPS: Final = frozenset({"send", ":send", "poll", ":poll", "rebalance"})
 
@@ -169,28 +173,40 @@ def _lock(words: _Words) -> str:
     asked = words.asked("acquire")
     if asked and all(isinstance(value, Mapping) and "lease_ms" in value for value in asked):
         return "lease"
+    got = words.answers("acquire")
+    if any(isinstance(value, Mapping) and _is_fence(value.get("fence")) for value in got):
+        return "fenced-mutex"
     answers = [op.value for op in words.ops if op.type is OpType.OK]
     for value in [*asked, *words.asked("release"), *answers]:
         if isinstance(value, Mapping) and not value.keys() <= {"result"}:
             raise words.none(
-                f"{clipped(repr(value), 80)} may name clients, permits or fences; mutex and "
-                "owned-mutex, the models of plain locks, look at no values"
+                f"{clipped(repr(value), 80)} may name clients, permits or fences, and nothing says "
+                f"what kind of lock it is ({_LOCKS})"
             )
     for value in answers:
         if type(value) in {bool, int, float} and value not in asked:
             raise words.none(
-                f"an operation is answered with {value!r}, maybe a fence or a refusal; mutex and "
-                "owned-mutex, the models of plain locks, look at no values"
+                f"an operation is answered with {value!r}, maybe a fence or a refusal, and nothing "
+                f"says what kind of lock it is ({_LOCKS})"
             )
     return "mutex"
+
+
+def _is_fence(value: object) -> bool:
+    return type(value) is int and value > 0
 
 
 def doubt_about(name: str, history: History) -> str | None:
     """Return why a history whose operations suggest the model `name` may need another one.
 
-    A semaphore or a reentrant lock looks like a lock. But a lock is not asked for a number of
-    permits, and its holder does not acquire it again before asking for a release.
+    Every violation of a mutex may be correct conduct of a semaphore. A lock with fences may be
+    reentrant, or taken from its holder after a while.
     """
+    if name == "fenced-mutex":
+        return (
+            "a lock with fences may also be reentrant (--model reentrant-fenced-mutex), or pass to "
+            "others when the session of its holder ends, as no answer shows"
+        )
     if name != "mutex":
         return None
     held: set[tuple[int | str, Any]] = set()
@@ -201,15 +217,16 @@ def doubt_about(name: str, history: History) -> str | None:
         if pair.invoke.f != "acquire":
             held.discard(holder)
         elif type(value) is int:
-            return f"acquire {value} may ask for permits of a semaphore, which no model knows"
+            return f"acquire {value} may ask for permits (--model semaphore --initial N)"
         elif pair.type is OpType.OK and holder in held:
             return (
                 f"process {holder[0]} acquires it twice (op {pair.invoke.index}) without a "
-                "release, as reentrant locks and semaphores allow, which no model knows"
+                "release, as reentrant locks (--model reentrant-mutex) and semaphores (--model "
+                "semaphore --initial N) allow"
             )
         elif pair.type is OpType.OK:
             held.add(holder)
-    return None
+    return "nothing says that it is not a semaphore (--model semaphore --initial N)"
 
 
 def _set(words: _Words) -> str:

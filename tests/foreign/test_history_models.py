@@ -260,7 +260,7 @@ def test_a_search_that_lies_gives_no_verdict(monkeypatch):
 
 def test_every_bundled_model_describes_itself():
     names = [*model_names("model"), *model_names("elle")]
-    assert len(names) == 30
+    assert len(names) == 35
     assert all(load_model(name).name == name and load_model(name).doc for name in names)
     with pytest.raises(UsageError, match="judges runs only"):
         load_model("liveness")

@@ -462,7 +462,8 @@ def test_the_command_takes_the_deciding_options(tmp_path, capsys):
     )
     assert main(["check", str(path)]) == EXIT_UNKNOWN
     assert main(["check", str(path), "--independent"]) == EXIT_VALID
-    assert main(["check", str(path), "--no-independent", "--html", str(tmp_path)]) == EXIT_INVALID
+    plain = ["--no-independent", "--model", "mutex", "--html", str(tmp_path)]
+    assert main(["check", str(path), *plain]) == EXIT_INVALID
     path.write_text(line(0, "invoke", "read", "nil") + line(0, "ok", "read", "0.5M"))
     assert main(["check", str(path)]) == EXIT_INVALID
     assert main(["check", str(path), "--initial", "0.5M"]) == EXIT_VALID

@@ -247,7 +247,7 @@ HISTORIES = {
     "set": edn(
         *both(0, "add", ":a", ":a"), *both(0, "add", 2, 2), *both(1, "read", "nil", "#{2 :a}")
     ),
-    "mutex": edn(*both(0, "acquire", "nil", "nil"), *both(1, "acquire", "nil", "nil")),
+    "mutex": edn(*both(0, "acquire", "nil", "nil"), *both(1, "release", "nil", "nil")),
     "independent": edn(
         *both(0, "write", "[0 1]", "[0 1]"),
         *both(1, "write", "[1 2]", "[1 2]"),

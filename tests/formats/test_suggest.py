@@ -36,6 +36,7 @@ ADDED = did("add", 1)
         (did("acquire", {}, {"result": "ok"}) + did("release", {}, {"result": "ok"}), "mutex"),
         (did("acquire", "u1", "c1") + did("release", "u2"), "mutex"),
         (did("acquire", {"lease_ms": 9}, {"value": 7}) + did("release", {}), "lease"),
+        (did("acquire", "u1", {"client": "c", "fence": 3, "uid": "u1"}), "fenced-mutex"),
         (did("write", [0, 1]) + did("read", [0, None], [0, 1]), "cas-register"),
         (did("cas", [[0, 1], 2]), "cas-register"),
         (did("cas", [7, [0, 1]]), "cas-register"),
@@ -98,8 +99,8 @@ def test_values_and_answers_agree_with_the_model(lines, model):
         (did("txn", [[":sent", 1, 2]], [[":sent", 1, [0, 2]]]), "micro-operations such as"),
         (did("read", 4, [4, ["4_0", None, "4_2"]]), "is a collection"),
         (did("broadcast", 1) + did("read", None, 1), "lists no messages"),
-        # as in Hazelcast's tests: a fenced lock, a semaphore, a lock that returns a token, tryLock
-        (did("acquire", "u1", {"client": "c", "fence": 3, "uid": "u1"}), "may name clients"),
+        # as in Hazelcast's tests: no fence, a semaphore, a lock that returns a token, tryLock
+        (did("acquire", "u1", {"client": "c", "fence": 0, "uid": "u1"}), "may name clients"),
         (did("acquire", {"permits": 2}), "may name clients"),
         (did("acquire", [0, None], [0, 7]) + did("release", [0, None]), "answered with 7"),
         (did("acquire", None, False), "answered with False"),

@@ -4,8 +4,8 @@ A strict and a milder model may fit the same operations. For example, the milder
 a read return an old state. If the history is invalid only under the strict model, the verdict is
 `unknown`, with a reason that names both models.
 
-Locks that are acquired several times may be semaphores or reentrant locks, of which there is no
-model. Their violations of the guessed model prove nothing, either.
+A lock may be a semaphore or another kind of lock, so a violation of a guessed model of locks is
+`unknown`, too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DoubtedCheck:
         result, drawn = self.check_guessed.check(time_limit_s=time_limit_s, draw=draw)
         if result.verdict is not Verdict.INVALID:
             return result, drawn
-        reason = f"it is invalid as {self.name}, but {self.doubt}: say --model {self.name} if not"
+        reason = f"it is invalid as {self.name}, but {self.doubt}; or say --model {self.name}"
         text = (f"As {self.name}: {result.reason}.", *(f"  {each}" for each in result.explanation))
         details = {"operations": self.operations, "rule": UNDECIDED_MODEL}
         return CheckResult(self.name, Verdict.UNKNOWN, reason, text, details=details), None

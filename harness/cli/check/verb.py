@@ -158,7 +158,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--initial",
         metavar="VALUE",
         help="initial value of registers or of the keys of kv-string, in EDN or JSON; a map has "
-        "one value per key (default: for registers 0 or nil, whichever fits the history)",
+        "one value per key (default: for registers 0 or nil, whichever fits the history); the "
+        "total of a bank, or the number of permits of a semaphore",
     )
     parser.add_argument(
         "--jobs",
