@@ -60,6 +60,15 @@ class FromFile(_Table, frozen=True, kw_only=True):
     source: str = msgspec.field(name="from")
 
 
+_OF_COMPOSE: Final = {
+    "data": "the data of a node are in the folder {data}",
+    "ready-within": "write it in [nodes]",
+    "roles": "write `role` in each table of [[nodes]]",
+    "without": "leave the nodes out of [nodes]",
+}
+"""The keys that have no meaning without a Compose file, and what to write instead."""
+
+
 class NodeTable(_Table, frozen=True, kw_only=True):
     """A table `[nodes]`: nodes that all run one command line."""
 
@@ -140,6 +149,8 @@ class Declared:
                 f"the table [nodes] and the key `compose` are both {wrong}; write one of them: a "
                 "command line for the nodes, or a Compose file",
             )
+        if self.declaration.compose is None:
+            _refuse_keys_of_compose(document, values)
         name = self.declaration.name
         if name is not None and (not _NAME.fullmatch(name) or name == IMPORTED):
             raise document.error(
@@ -160,6 +171,14 @@ class Declared:
     def error(self, key: str, what: str) -> UsageError:
         """Return an error that quotes the line of a dotted key."""
         return self.document.error(path_of(key), f"{key} {what}")
+
+
+def _refuse_keys_of_compose(document: Document, values: Mapping[str, Any]) -> None:
+    for key, instead in _OF_COMPOSE.items():
+        if key in values:
+            raise document.error(
+                (key,), f"{key} belongs to a file with `compose`, and not to [nodes]; {instead}"
+            )
 
 
 def _check_keys(document: Document, values: Mapping[str, Any]) -> None:

@@ -65,6 +65,10 @@ WRONG = {
     "a text that is not closed": wrong(1, "write it as TOML", top='name = "a'),
     "neither nodes nor compose": wrong(None, "both missing", "[nodes]", nodes=""),
     "both nodes and compose": wrong(1, "both", "[nodes]", top='compose = "compose.yaml"'),
+    "roles of services, but no services": wrong(
+        1, "roles", "`role`", top='roles = { db = ["n1"] }'
+    ),
+    "a folder of containers, but no containers": wrong(1, "data", "{data}", top='data = "/var/db"'),
     "no node": wrong(2, "nodes.count is 0", replaced=("3", "0")),
     "a name twice": wrong(2, "'n1' twice", replaced=("count = 3", 'names = ["n1", "n1"]')),
     "a name in two tables": wrong(

@@ -57,6 +57,11 @@ form.
 """
 
 
+_SUCCESS: Final = frozenset({200, 201})
+_UNSURE: Final = frozenset({408, 502, 504})
+"""Statuses of timeouts and of gateways that lost the server, which may have done the request."""
+
+
 class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a file: the headers of all requests, and a path for a greeting.
 
@@ -185,6 +190,8 @@ class Http(Protocol):
         for status in (*nothing, *refused):
             if not 200 <= status <= 599:
                 raise UsageError(f"{where}: {status} is not a final status; they are 200 to 599")
+        _check_meaning(where, nothing, refused, answer)
+        _check_path(f"{where}.value", parsed.value)
         return Exchange(method, path, inline if inline is not None else parsed.body, parsed, answer)
 
     async def open(
@@ -337,6 +344,35 @@ def _percent_encoded(name: str, value: Any) -> str:
 
 def _statuses(written: int | tuple[int, ...]) -> tuple[int, ...]:
     return (written,) if isinstance(written, int) else written
+
+
+def _check_meaning(
+    where: str, nothing: tuple[int, ...], refused: tuple[int, ...], answer: Answer
+) -> None:
+    """Raise `UsageError` for statuses that cannot mean what the file says."""
+    for status in (*nothing, *refused):
+        if status in _SUCCESS:
+            raise UsageError(
+                f"{where}: status {status} is an answer with a value, or a success; remove it from "
+                "`nothing` and `refused`, and name the part of the answer that tells as `value`"
+            )
+    unsure = {status for status in nothing if status >= 500} | ({*refused} & _UNSURE)
+    if unsure and answer not in {"ran", "raw"}:
+        raise UsageError(
+            f"{where}: status {min(unsure)} does not say that nothing is there, or that nothing "
+            "happened; remove it: the outcome is then a failed read, or an unknown change"
+        )
+
+
+def _check_path(where: str, path: str | None) -> None:
+    """Raise `UsageError` for a path that is written in another language."""
+    if path is None or path == _WHOLE:
+        return
+    if path.startswith(("$", "/")) or "[" in path or "" in path.split("."):
+        raise UsageError(
+            f"{where} is {path!r}: write names and indexes with dots between them, such as "
+            f"'node.value' or 'kvs.0.value', or {_WHOLE!r} for the whole answer"
+        )
 
 
 def _check_headers(where: str, headers: Mapping[str, str]) -> None:

@@ -7,6 +7,12 @@ from typing import Final, Literal, NamedTuple
 
 __all__ = ["SHAPES", "Answer", "Shape"]
 
+_DISPENSABLE: Final = frozenset({"key", "client", "lease_ms"})
+"""Arguments that a template may leave out.
+
+A file may be for one object, a session may hold a lock, and a system may have leases of its own.
+"""
+
 Answer = Literal["ran", "done", "whether", "value", "list", "pairs", "raw"]
 """The kind of value that `Session.perform` returns.
 
@@ -20,17 +26,34 @@ plain data, for probes.
 class Shape(NamedTuple):
     """The arguments of one operation, and the kind of answer that its template must return.
 
-    `changes`: it may change something. `optional`: a file may lack a template for it.
+    `changes`: it may change something. `optional`: a file may lack a template for it. `keyed`: the
+    workload uses several keys.
     """
 
     arguments: frozenset[str]
     answer: Answer
     changes: bool = True
     optional: bool = False
+    keyed: bool = False
+
+    @property
+    def needed(self) -> frozenset[str]:
+        """The arguments that a template must use.
+
+        Otherwise the system does something else than the history says, and is blamed for it.
+        """
+        return self.arguments - (_DISPENSABLE - {"key"} if self.keyed else _DISPENSABLE)
 
 
-def _shape(names: str, answer: Answer, *, changes: bool = True, optional: bool = False) -> Shape:
-    return Shape(frozenset(names.split()), answer, changes, optional)
+def _shape(
+    names: str,
+    answer: Answer,
+    *,
+    changes: bool = True,
+    optional: bool = False,
+    keyed: bool = False,
+) -> Shape:
+    return Shape(frozenset(names.split()), answer, changes, optional, keyed)
 
 
 _REGISTER: Final = {
@@ -41,7 +64,7 @@ _REGISTER: Final = {
 _TXN: Final = {"txn": _shape("mops key value", "list")}
 SHAPES: Final[Mapping[str, Mapping[str, Shape]]] = {
     "register": _REGISTER,
-    "registers": _REGISTER,
+    "registers": {f: shape._replace(keyed=True) for f, shape in _REGISTER.items()},
     "list-append": _TXN,
     "rw-register": _TXN,
     "set": {"add": _shape("key value", "done"), "read": _shape("key", "list", changes=False)},
@@ -68,11 +91,11 @@ SHAPES: Final[Mapping[str, Mapping[str, Shape]]] = {
     },
     "logs": {
         "assign": _shape("keys", "ran", changes=False, optional=True),
-        "send": _shape("key value", "value"),
-        "poll": _shape("key offset", "list", changes=False),
+        "send": _shape("key value", "value", keyed=True),
+        "poll": _shape("key offset", "list", changes=False, keyed=True),
     },
     "ids": {"generate": _shape("key", "value")},
-    "inserts": {"insert": _shape("key table id", "whether")},
+    "inserts": {"insert": _shape("key table id", "whether", keyed=True)},
 }
 """The shapes of each vocabulary's operations.
 

@@ -233,11 +233,13 @@ def test_errors_of_mysql():
 
 
 def test_a_transaction_of_a_file_has_keys_and_values_per_micro_operation():
-    txn = {"r": "select v from t where k = {key}", "w": "update t set v = {value}"}
+    txn = {"r": "select v from t where k = {key}", "w": "insert into t values ({key}, {value})"}
     operations = Operations(protocol_of("postgres", {}), {"txn": txn})
     assert "list-append" in operations.vocabularies
     with pytest.raises(UsageError, match=r"^operations\.txn"):
         Operations(protocol_of("postgres", {}), {"txn": "select f({key})"})
+    with pytest.raises(UsageError, match=r"^operations\.txn\.w"):
+        Operations(protocol_of("postgres", {}), {"txn": {**txn, "w": "update t set v = {value}"}})
 
 
 def test_templates_of_a_file():

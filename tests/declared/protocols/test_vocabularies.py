@@ -219,11 +219,35 @@ def test_operations_of_a_file():
     operations = Operations(Http({}), {**KV, "txn": "POST /txn {mops}"})
     assert operations.vocabularies == {"register", "registers", "list-append"}
     assert operations.speaking("register")
-    keyless = {f: (text if f == "write" else {**text}) for f, text in KV.items()}
-    keyless["read"]["request"] = "GET /register"
+    keyless = {
+        "read": {**KV["read"], "request": "GET /register"},
+        "write": "PUT /register {value}",
+        "cas": {**KV["cas"], "request": "POST /register"},
+    }
     assert Operations(Http({}), keyless).vocabularies == {"register"}
     queue = {"queue": {"enqueue": "POST /q {value}", "dequeue": {"request": "DELETE /q"}}}
     assert Operations(Http({}), queue).vocabularies == {"queue"}
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({"write": "PUT /kv/{key}"}, "operations.write"),
+        ({"write": "PUT /kv/{key} 7"}, "operations.write"),
+        ({"read": "GET /kv/a"}, "operations.read"),
+        ({"cas": 'POST /kv/{key} {"new": {new}}'}, "operations.cas"),
+        ({"txn": "POST /txn {}"}, "operations.txn"),
+        ({"registers": {"read": "GET /r", "write": "PUT /r {value}"}}, "operations.registers.read"),
+        ({"counter": {"add": "POST /c", "read": "GET /c"}}, "operations.counter.add"),
+        ({"bank": {"transfer": "POST /b {from} {amount}"}}, "operations.bank.transfer"),
+        ({"logs": {"poll": "GET /l/{key}"}}, "operations.logs.poll"),
+        ({"set": {"add": "PUT /{key}/{value}", "read": "GET /"}}, "operations.set.read"),
+    ],
+)
+def test_a_template_uses_every_argument_on_which_the_verdict_depends(more, place):
+    """Otherwise the run blames the system for data that the template mixes up."""
+    with pytest.raises(UsageError, match=rf"^{place.replace('.', '[.]')} is"):
+        Operations(Http({}), {**KV, **more})
 
 
 def test_a_register_needs_no_cas():
