@@ -20,6 +20,7 @@ from targets.declared.consumers import Consumers
 from targets.declared.protocols import (
     DeclinedError,
     MalformedError,
+    NoValueError,
     Protocol,
     Session,
     Template,
@@ -30,6 +31,8 @@ from targets.declared.protocols.text import check_names, names_in
 __all__ = ["Operations", "Speaker"]
 
 SETUP: Final = "setup"
+_EMPTY_READS_MIN: Final = 10
+"""The number of reads without a value that make a template suspicious. A few may be stale reads."""
 _DRAINED_MAX: Final = 100_000
 _WHOLE_NUMBER: Final = re.compile(r"\s*-?[0-9]{1,40}(?:\.0+)?\s*")
 _REFUSED: Final = "the system refused the operation {!r}"
@@ -54,7 +57,19 @@ class Speaker:
         self._shapes = SHAPES[vocabulary]
         self._only_numbers = True
         self._answered_number = False
+        self._acknowledged: set[str] = set()
+        self._empty_reads = 0
         self._consumers = Consumers()
+
+    @property
+    def empty_reads(self) -> int:
+        """The number of reads that found nothing after an acknowledged change of the same key.
+
+        It is 0 if any answer had a number, and if there are too few such reads to tell. Otherwise
+        no read has shown that its template looks where the changes go.
+        """
+        suspicious = self._only_numbers and not self._answered_number
+        return self._empty_reads if suspicious and self._empty_reads >= _EMPTY_READS_MIN else 0
 
     async def prepare(self, session: Session) -> None:
         """Create objects that the operations need, such as tables. This may be repeated."""
@@ -66,6 +81,20 @@ class Speaker:
 
         Raises `DeclinedError` if the operation did not happen, and one of `FAILURES` if it failed.
         """
+        key = "" if request.f == "txn" else str((request.value or {}).get("key", ""))
+        changed = request.f == "read" and key in self._acknowledged
+        try:
+            completion = await self._performed(session, request, process=process)
+        except NoValueError:
+            self._empty_reads += changed
+            raise
+        if request.f == "read":
+            self._empty_reads += changed and not completion["value"]
+        elif self._shapes[request.f].changes:
+            self._acknowledged.add(key)
+        return completion
+
+    async def _performed(self, session: Session, request: Request, *, process: int) -> Any:
         f, shape = request.f, self._shapes.get(request.f)
         if shape is None:
             raise unknown_name(f"operation of {self._vocabulary!r}", f, self._shapes)
@@ -118,7 +147,7 @@ class Speaker:
             held = [each for each in _members(value) if each not in (None, "")]
             self._answered_number = any(map(_is_whole, held))
             if held and not self._answered_number:
-                raise MalformedError(
+                raise NoValueError(
                     f"{shown(value)} has none of the numbers that the harness stores; check which "
                     "part of the answer the template takes"
                 )

@@ -94,6 +94,7 @@ class DeclaredSystem(System):
         return Convergence(not pending, tuple(pending))
 
     async def converged(self) -> Convergence:
+        self._refuse_blind_reads()
         convergence = await self.ready()
         if not convergence.ok or not self._begins_with_one_leader:
             return convergence
@@ -109,6 +110,28 @@ class DeclaredSystem(System):
     def _may_split(self) -> bool:
         """Whether two leaders mean a split brain. Only the protocol's own reports can show this."""
         return not self._leadership.is_declared and not self._protocol.joins_as_follower
+
+    def _refuse_blind_reads(self) -> None:
+        """Raise `UsageError` if the file's reads have never found any of the changes.
+
+        The reads prove nothing about the system if they ask for something else.
+        """
+        count, declared = self._speaker.empty_reads, self._parts.declared
+        written = declared.declaration.operations
+        table = written.get(self._vocabulary)
+        key = f"operations.{self._vocabulary}.read"
+        if not isinstance(table, Mapping) or "read" not in table:
+            if self._vocabulary not in {"register", "registers"} or "read" not in written:
+                return
+            key = "operations.read"
+        if count:
+            raise declared.error(
+                key,
+                f"found nothing in {count} reads of changes that the system had acknowledged, and "
+                "no read found a value; try the request by hand, and correct its path, `value` or "
+                "`nothing`, or the request of the change; if all are right, the system loses every "
+                "change",
+            )
 
     async def _prepare(self) -> list[str]:
         problems = []

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from harness.env import Address
+from harness.errors import UsageError
 from harness.ops import OpType, Request
 from harness.plugins import Deployment, TargetSettings
 from targets.declared import client as client_module
 from targets.declared.client import DeclaredClient
 from targets.declared.parts import parts_of
-from targets.declared.protocols import DeclinedError, Session
+from targets.declared.protocols import DeclinedError, MalformedError, NoValueError, Session
 from targets.declared.system import DeclaredSystem
 from tests.declared.support import CLIENT, declaration, kept
 from tests.support.env import Clock
@@ -85,6 +86,8 @@ class FakeProtocol:
 
 class FakeSpeaker:
     """A fake that sends a write as a change, and any other operation as a read."""
+
+    empty_reads = 0
 
     async def prepare(self, session):
         await session.perform("setup", {}, changes=True)
@@ -264,6 +267,35 @@ def test_a_probe_that_never_matches_keeps_the_system_from_being_ready(tmp_path):
     made = system(tmp_path, FakeProtocol(dict.fromkeys(NAMES, answer)), LED)
     assert "the answer has no 'state'" in ready(made).pending[0]
     assert asyncio.run(made.groups())["system"].by_node == {}  # unknown, rather than "follows"
+
+
+@pytest.mark.parametrize(
+    ("count", "answers", "refused"),
+    [
+        (20, [None], True),
+        (20, [NoValueError("the answer has no 'valeu'")], True),
+        (20, [MalformedError("status 500")], False),
+        (20, [None, 5], False),
+        (5, [None], False),  # may be stale reads
+    ],
+)
+def test_reads_that_never_find_a_change_prove_nothing(tmp_path, count, answers, refused):
+    """The template may look in the wrong place, so the system is not blamed."""
+    script = dict.fromkeys(NAMES)
+    made = system(tmp_path, FakeProtocol(script))
+    made._speaker = made._parts.operations.speaking("register")
+    client = made.client(0)
+    done(client, READ)  # before any change, nothing is there
+    done(client, WRITE)
+    for number in range(count):
+        script.update(dict.fromkeys(NAMES, answers[number % len(answers)]))
+        done(client, READ)
+    script.update(dict.fromkeys(NAMES))
+    if refused:
+        with pytest.raises(UsageError, match=rf"operations\.read found nothing in {count} reads"):
+            asyncio.run(made.converged())
+    else:
+        asyncio.run(made.converged())
 
 
 @pytest.mark.parametrize(

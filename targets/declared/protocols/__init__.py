@@ -35,6 +35,7 @@ __all__ = [
     "Answer",
     "DeclinedError",
     "MalformedError",
+    "NoValueError",
     "NotSentError",
     "Protocol",
     "Session",
@@ -82,6 +83,10 @@ class DeclinedError(Exception):
 
 class MalformedError(ValueError):
     """The answer violates its protocol or its template."""
+
+
+class NoValueError(MalformedError):
+    """The answer lacks the part that its template takes, which may be a mistake of the template."""
 
 
 class NotSentError(ConnectionError):

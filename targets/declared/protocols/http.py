@@ -28,6 +28,7 @@ from targets.declared.protocols import (
     DeclinedError,
     MalformedError,
     NotSentError,
+    NoValueError,
     Protocol,
     Session,
     Template,
@@ -58,6 +59,9 @@ form.
 
 
 _SUCCESS: Final = frozenset({200, 201})
+_ACCEPTED: Final = 202
+_ERRORS: Final = ("error", "errors")
+_SUCCESSES: Final = ("ok", "success")
 _UNSURE: Final = frozenset({408, 502, 504})
 """Statuses of timeouts and of gateways that lost the server, which may have done the request."""
 
@@ -83,6 +87,7 @@ class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     decode: Literal["value", "json", "base64", "text"] = "value"
     nothing: int | tuple[int, ...] = ()
     refused: int | tuple[int, ...] = ()
+    done: int | tuple[int, ...] = ()
     optional: bool = False
 
 
@@ -103,6 +108,7 @@ class Exchange(Template):
         self.method, self.path, self.body, self.written = method, path, body, written
         self.answer = answer
         self._nothing, self._refused = map(_statuses, (written.nothing, written.refused))
+        self._done = _statuses(written.done)
 
     def filled(self, arguments: Mapping[str, Any]) -> Filled:
         """Return the request for these arguments."""
@@ -124,11 +130,19 @@ class Exchange(Template):
             if self.answer == "whether":
                 return False
             raise DeclinedError(_problem(response), elsewhere=300 <= status < 400)
-        if status in _MOVED:
-            raise DeclinedError(_problem(response), elsewhere=True)
-        _check_status(response)
+        if status not in self._done:
+            if status in _MOVED:
+                raise DeclinedError(_problem(response), elsewhere=True)
+            _check_status(response)
+            if status == _ACCEPTED and self.answer not in {"ran", "raw"}:
+                raise MalformedError(
+                    f"{_problem(response)} (202 means that the work may not be done yet; if it is, "
+                    "write `done = 202` in the template)"
+                )
         if written.value is None and self.answer == "raw":
             return _raw(response.body)
+        if written.value is None and self.answer in {"done", "whether"}:
+            _check_success(_raw(response.body), response)
         if written.value is None and self.answer in {"ran", "done", "whether"}:
             return self.answer == "whether" or None
         path = _WHOLE if written.value is None else written.value
@@ -136,7 +150,10 @@ class Exchange(Template):
             if not response.body:  # an empty body may be a torn answer
                 raise MalformedError("the body is empty")
             return checked(response.body.decode(), self.answer)
-        value = value_at(decoded(response.body), path, optional=written.optional)
+        answered = decoded(response.body)
+        value = value_at(answered, path, optional=written.optional)
+        if self.answer != "raw" and (value is None or path == _WHOLE):
+            _check_success(answered, response)
         if written.decode != "value" and value is not None:
             if not isinstance(value, str):
                 raise MalformedError(f"{path!r} is {shown(value)}, and not a text to decode")
@@ -184,10 +201,15 @@ class Http(Protocol):
                 f"{where}.nothing: this operation has no value; write the statuses with which the "
                 "system refuses it as `refused`"
             )
-        both = {*nothing} & {*refused}
-        if both:
-            raise UsageError(f"{where}: status {min(both)} is in `nothing` and in `refused`")
-        for status in (*nothing, *refused):
+        done = _statuses(parsed.done)
+        listed = [*nothing, *refused, *done]
+        twice = [status for status in listed if listed.count(status) > 1]
+        if twice:
+            raise UsageError(
+                f"{where}: status {twice[0]} is twice in `nothing`, `refused` and `done`; "
+                "write it once"
+            )
+        for status in listed:
             if not 200 <= status <= 599:
                 raise UsageError(f"{where}: {status} is not a final status; they are 200 to 599")
         _check_meaning(where, nothing, refused, answer)
@@ -279,11 +301,23 @@ def _check_status(response: Response) -> None:
         raise MalformedError(_problem(response))
 
 
+def _check_success(answer: Any, response: Response) -> None:
+    """Raise `MalformedError` for a table that reports an error despite its status."""
+    if isinstance(answer, dict) and (
+        any(answer.get(name) for name in _ERRORS)
+        or any(answer.get(name) is False for name in _SUCCESSES)
+    ):
+        raise MalformedError(
+            f"{_problem(response)} (an error with a status of success; if the answer has a part "
+            "that tells success or has the value, write its path as `value`)"
+        )
+
+
 def value_at(answer: Any, path: str, *, optional: bool = False) -> Any:
     """Return the value at a path such as `kvs.0.value`.
 
     There is no value if a name is missing, an index is beyond the end, or an inner value is null.
-    Then an `optional` value is `None`, and any other raises `MalformedError`.
+    Then an `optional` value is `None`, and any other raises `NoValueError`.
     """
     value = answer
     for step in [] if path == _WHOLE else path.split("."):
@@ -295,11 +329,11 @@ def value_at(answer: Any, path: str, *, optional: bool = False) -> Any:
         elif value is None:
             there, inner = False, None
         else:
-            raise MalformedError(f"the answer has no {path!r}: {shown(answer)}")
+            raise NoValueError(f"the answer has no {path!r}: {shown(answer)}")
         if not there:
             if optional:
                 return None
-            raise MalformedError(f"the answer has no {path!r}: {shown(answer)}")
+            raise NoValueError(f"the answer has no {path!r}: {shown(answer)}")
         value = inner
     return value
 

@@ -121,6 +121,36 @@ def test_a_change_may_answer_in_the_body():
         value_of(written, 200, {"error": "no leader"}, "done")
 
 
+@pytest.mark.parametrize("answer", ["value", "done", "whether"])
+def test_accepted_work_is_not_done_unless_the_file_says_so(answer):
+    with pytest.raises(MalformedError, match="done = 202"):
+        value_of("PUT /", 202, True, answer)
+    written = {"request": "PUT /", "value": ".", "done": 202}
+    assert value_of(written, 202, True, answer) in {None, True}
+    assert value_of("PUT /", 202, b"", "ran") is None
+    assert value_of({"request": "POST /", "done": 303}, 303, b"", "done") is None
+
+
+@pytest.mark.parametrize(
+    "body", [{"error": "no leader"}, {"errors": [{"code": 5}]}, {"ok": False}, {"success": False}]
+)
+def test_an_error_with_a_status_of_success_is_no_success(body):
+    for answer in ("value", "done", "whether"):
+        with pytest.raises(MalformedError, match="`value`"):
+            value_of("PUT /", 200, body, answer)
+    with pytest.raises(MalformedError):
+        value_of({"request": "GET /", "value": "a", "optional": True}, 200, body)
+    with pytest.raises(MalformedError):
+        value_of({"request": "GET /", "value": "a"}, 200, {"a": None, **body})
+    assert value_of({"request": "GET /", "value": "a"}, 200, {"a": 5, **body}) == 5
+    assert value_of("GET /", 200, body, "raw") == body
+
+
+@pytest.mark.parametrize("body", [{"error": None}, {"errors": []}, {"ok": True}, {"done": False}])
+def test_an_answer_without_an_error_is_success(body):
+    assert value_of("PUT /", 200, body, "done") is None
+
+
 def test_a_change_that_found_nothing_is_no_success():
     with pytest.raises(UsageError, match="refused"):
         template({"request": "PUT /", "nothing": 404}, "done")
@@ -279,6 +309,7 @@ def test_wrong_paths_find_nothing(path):
         {"request": "PUT / 5", "body": 5},
         {"request": "GET /", "nothing": [404], "refused": [404]},
         {"request": "GET /", "nothing": [100]},
+        {"request": "GET /", "refused": 409, "done": 409},
         {"request": "GET /", "nothing": "404"},
         {"request": "GET /", "nothing": [200]},
         {"request": "GET /", "nothing": [500]},
