@@ -10,7 +10,7 @@ defaults for operations that the file omits.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
 from harness.errors import UsageError, shown, unknown_name
@@ -26,7 +26,7 @@ from targets.declared.protocols import (
     Template,
 )
 from targets.declared.protocols.shapes import SHAPES, Shape
-from targets.declared.protocols.text import check_names, names_in
+from targets.declared.protocols.text import check_keys, check_names, check_needed, names_in
 
 __all__ = ["Operations", "Speaker"]
 
@@ -195,7 +195,7 @@ class Operations:
             template = self._parsed(where, text, shape)
             self._templates.setdefault(vocabulary, {})[f] = template
             keyless |= vocabulary == "register" and "key" not in names_in(text)
-        _check_keys(entries)
+        check_keys(entries)
         register = self._templates.get("register", {})
         if not keyless:
             self._templates["registers"] = {**register, **self._templates.get("registers", {})}
@@ -205,14 +205,14 @@ class Operations:
     def _parsed(self, where: str, text: object, shape: Shape) -> Template:
         if "mops" not in shape.arguments:
             check_names(where, text, shape.arguments)
-            _check_needed(where, text, shape.needed)
+            check_needed(where, text, shape.needed)
         elif self._protocol.splits_transactions and isinstance(text, Mapping):
             check_names(where, text, shape.arguments)
             for f, statement in text.items():
-                _check_needed(f"{where}.{f}", statement, {"key"} if f == "r" else {"key", "value"})
+                check_needed(f"{where}.{f}", statement, {"key"} if f == "r" else {"key", "value"})
         else:
             check_names(where, text, {"mops"})
-            _check_needed(where, text, {"mops"})
+            check_needed(where, text, {"mops"})
         return self._protocol.template(where, text, shape.answer)
 
     def _missing(self, vocabulary: str) -> list[str]:
@@ -277,34 +277,6 @@ def _entries(written: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
                 raise UsageError(f"operations.{name}.{f}: {error}")
             entries.append((f"operations.{name}.{f}", name, f, inner))
     return entries
-
-
-def _check_needed(where: str, text: object, needed: Collection[str]) -> None:
-    """Raise `UsageError` for a template that ignores an argument on which the verdict depends."""
-    missing = sorted({*needed} - {*names_in(text)})
-    if missing:
-        names = " and ".join(f"{{{name}}}" for name in missing)
-        raise UsageError(
-            f"{where} is {shown(text)}, without {names}: the system would do something else than "
-            f"the harness checks; add {names}"
-        )
-
-
-def _check_keys(entries: Sequence[tuple[str, str, str, Any]]) -> None:
-    """Raise `UsageError` if only some templates of a vocabulary use the key."""
-    keyed: dict[str, str] = {}
-    keyless: dict[str, tuple[str, Any]] = {}
-    for where, vocabulary, _, text in entries:
-        if "key" in names_in(text):
-            keyed.setdefault(vocabulary, where)
-        else:
-            keyless.setdefault(vocabulary, (where, text))
-    for vocabulary, (where, text) in keyless.items():
-        if vocabulary in keyed:
-            raise UsageError(
-                f"{where} is {shown(text)}, without {{key}}, but {keyed[vocabulary]} has it: the "
-                "two would use different data; write {key} in both or in neither"
-            )
 
 
 def _transacted(mops: Sequence[Any], answer: Any, *, lists: bool) -> list[Any]:

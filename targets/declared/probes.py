@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from harness.errors import UsageError, shown
-from targets.declared.protocols.http import value_at
+from targets.declared.protocols.paths import value_at
 
 __all__ = ["condition", "number"]
 

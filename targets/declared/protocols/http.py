@@ -19,7 +19,6 @@ import msgspec
 
 from harness.env import Address, ClientEnv
 from harness.errors import UsageError, shown
-from harness.exact import whole_number
 from harness.support.http1 import Response, fetch, hang_up, unread
 from harness.support.loopback import dial
 from targets.declared.protocols import (
@@ -28,7 +27,6 @@ from targets.declared.protocols import (
     DeclinedError,
     MalformedError,
     NotSentError,
-    NoValueError,
     Protocol,
     Session,
     Template,
@@ -36,6 +34,7 @@ from targets.declared.protocols import (
     described,
     settings_of,
 )
+from targets.declared.protocols.paths import WHOLE, check_path, value_at
 from targets.declared.protocols.text import (
     ENCODINGS,
     PLACEHOLDER,
@@ -45,11 +44,10 @@ from targets.declared.protocols.text import (
     text_of,
 )
 
-__all__ = ["Exchange", "Http", "HttpSession", "from_base64", "value_at"]
+__all__ = ["Exchange", "Http", "HttpSession", "from_base64"]
 
 _REQUEST: Final = re.compile(r"([A-Z]+) (/\S*)(?:\s+(\S.*))?", re.DOTALL)
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_WHOLE: Final = "."
 _MOVED: Final = frozenset({301, 307, 308})
 """Redirects that mean that the request had no effect.
 
@@ -145,14 +143,14 @@ class Exchange(Template):
             _check_success(_raw(response.body), response)
         if written.value is None and self.answer in {"ran", "done", "whether"}:
             return self.answer == "whether" or None
-        path = _WHOLE if written.value is None else written.value
+        path = WHOLE if written.value is None else written.value
         if written.decode == "text":
             if not response.body:  # an empty body may be a torn answer
                 raise MalformedError("the body is empty")
             return checked(response.body.decode(), self.answer)
         answered = decoded(response.body)
         value = value_at(answered, path, optional=written.optional)
-        if self.answer != "raw" and (value is None or path == _WHOLE):
+        if self.answer != "raw" and (value is None or path == WHOLE):
             _check_success(answered, response)
         if written.decode != "value" and value is not None:
             if not isinstance(value, str):
@@ -213,7 +211,7 @@ class Http(Protocol):
             if not 200 <= status <= 599:
                 raise UsageError(f"{where}: {status} is not a final status; they are 200 to 599")
         _check_meaning(where, nothing, refused, answer)
-        _check_path(f"{where}.value", parsed.value)
+        check_path(f"{where}.value", parsed.value)
         return Exchange(method, path, inline if inline is not None else parsed.body, parsed, answer)
 
     async def open(
@@ -313,31 +311,6 @@ def _check_success(answer: Any, response: Response) -> None:
         )
 
 
-def value_at(answer: Any, path: str, *, optional: bool = False) -> Any:
-    """Return the value at a path such as `kvs.0.value`.
-
-    There is no value if a name is missing, an index is beyond the end, or an inner value is null.
-    Then an `optional` value is `None`, and any other raises `NoValueError`.
-    """
-    value = answer
-    for step in [] if path == _WHOLE else path.split("."):
-        if isinstance(value, dict):
-            there, inner = step in value, value.get(step)
-        elif isinstance(value, list) and (index := whole_number(step)) is not None:
-            there = index < len(value)
-            inner = value[index] if there else None
-        elif value is None:
-            there, inner = False, None
-        else:
-            raise NoValueError(f"the answer has no {path!r}: {shown(answer)}")
-        if not there:
-            if optional:
-                return None
-            raise NoValueError(f"the answer has no {path!r}: {shown(answer)}")
-        value = inner
-    return value
-
-
 def _raw(body: bytes) -> Any:
     try:
         return decoded(body)
@@ -395,17 +368,6 @@ def _check_meaning(
         raise UsageError(
             f"{where}: status {min(unsure)} does not say that nothing is there, or that nothing "
             "happened; remove it: the outcome is then a failed read, or an unknown change"
-        )
-
-
-def _check_path(where: str, path: str | None) -> None:
-    """Raise `UsageError` for a path that is written in another language."""
-    if path is None or path == _WHOLE:
-        return
-    if path.startswith(("$", "/")) or "[" in path or "" in path.split("."):
-        raise UsageError(
-            f"{where} is {path!r}: write names and indexes with dots between them, such as "
-            f"'node.value' or 'kvs.0.value', or {_WHOLE!r} for the whole answer"
         )
 
 

@@ -11,14 +11,24 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 from harness.errors import UsageError, shown
 from targets.declared.protocols import MalformedError, described
 
-__all__ = ["PLACEHOLDER", "check_names", "decoded", "encoded", "filled", "names_in", "text_of"]
+__all__ = [
+    "PLACEHOLDER",
+    "check_keys",
+    "check_names",
+    "check_needed",
+    "decoded",
+    "encoded",
+    "filled",
+    "names_in",
+    "text_of",
+]
 
 PLACEHOLDER: Final = re.compile(r"\{([a-z][a-z_0-9]*)(?::([a-z0-9]+))?\}")
 PLAIN: Final = frozenset({"key"})
@@ -102,6 +112,34 @@ def check_names(where: str, written: object, known: Collection[str]) -> None:
         if encoding is not None and encoding not in ENCODINGS:
             choices = ", ".join(ENCODINGS)
             raise UsageError(f"{where}: {match[0]} has an unknown encoding; give one of {choices}")
+
+
+def check_needed(where: str, text: object, needed: Collection[str]) -> None:
+    """Raise `UsageError` for a template that ignores an argument on which the verdict depends."""
+    missing = sorted({*needed} - {*names_in(text)})
+    if missing:
+        names = " and ".join(f"{{{name}}}" for name in missing)
+        raise UsageError(
+            f"{where} is {shown(text)}, without {names}: the system would do something else than "
+            f"the harness checks; add {names}"
+        )
+
+
+def check_keys(entries: Sequence[tuple[str, str, str, Any]]) -> None:
+    """Raise `UsageError` if only some templates of a vocabulary use the key."""
+    keyed: dict[str, str] = {}
+    keyless: dict[str, tuple[str, Any]] = {}
+    for where, vocabulary, _, text in entries:
+        if "key" in names_in(text):
+            keyed.setdefault(vocabulary, where)
+        else:
+            keyless.setdefault(vocabulary, (where, text))
+    for vocabulary, (where, text) in keyless.items():
+        if vocabulary in keyed:
+            raise UsageError(
+                f"{where} is {shown(text)}, without {{key}}, but {keyed[vocabulary]} has it: the "
+                "two would use different data; write {key} in both or in neither"
+            )
 
 
 def _texts(written: object) -> Iterator[str]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from harness.errors import UsageError
 from harness.support.http1 import Response
 from targets.declared.protocols import DeclinedError, MalformedError, protocol_of
-from targets.declared.protocols.http import value_at
+from targets.declared.protocols.paths import value_at
 from tests.declared.protocols.minis import MiniHttp
 from tests.declared.protocols.servers import CLOSE, Caller, Server, run
 from tests.declared.protocols.test_values import keys, same, values
