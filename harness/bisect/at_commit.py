@@ -28,6 +28,7 @@ import msgspec
 
 from harness.bisect.repository import Mark
 from harness.case import Case
+from harness.errors import listed
 from harness.ops import Verdict
 from harness.trials.trials import Kind
 from harness.verdict.signature import SIGNATURE
@@ -38,18 +39,19 @@ BUILT_PYTHON: Final = Path(".venv/bin/python")
 """The interpreter in a work tree, if the set-up command built one."""
 _VERDICT_CODES: Final = frozenset({0, 1, 2})
 _REASON_CHARACTERS_MAX: Final = 300
+SEEDS_NAMED_MAX: Final = 10
 
 
 class SeedRun(msgspec.Struct, frozen=True):
     """The result of one seed at a commit.
 
-    `kinds` has the kinds of failures that checkers proved. `undecided` lists the checkers that
-    reached no verdict. `trouble` is the reason why the seed could not run.
+    `kinds` has the kinds of failures that checkers proved. `decided` lists the checkers that
+    reached a verdict. `trouble` is the reason why the seed could not run.
     """
 
     seed: int
     kinds: tuple[Kind, ...] = ()
-    undecided: tuple[str, ...] = ()
+    decided: tuple[str, ...] = ()
     trouble: str = ""
 
 
@@ -69,8 +71,22 @@ class AtCommit(msgspec.Struct, frozen=True):
         """
         if self.seed_of(kind) is not None:
             return Mark.BAD
-        undecided = any(kind.checker in run.undecided for run in self.runs)
-        return Mark.SKIP if self.trouble or undecided else Mark.GOOD
+        return Mark.SKIP if self.doubt(kind) else Mark.GOOD
+
+    def doubt(self, kind: Kind) -> str:
+        """Return why the commit cannot be called good: a seed did not run, or the checker did not
+        decide. Empty if all seeds were judged.
+
+        A checker that a commit does not have yet is such a doubt, too: a commit is not good because
+        its code cannot see the failure.
+        """
+        if trouble := self.trouble:
+            return trouble
+        undecided = [str(run.seed) for run in self.runs if kind.checker not in run.decided]
+        if not undecided:
+            return ""
+        seeds = listed(undecided, limit=SEEDS_NAMED_MAX)
+        return f"the checker {kind.checker} reached no verdict with seed {seeds}"
 
     @property
     def trouble(self) -> str:
@@ -231,13 +247,13 @@ class Commits:
         with contextlib.suppress(ValueError, LookupError, TypeError, msgspec.DecodeError):
             if code in _VERDICT_CODES:
                 report = msgspec.json.decode(out)
-                return SeedRun(seed, _kinds(report), _undecided(report))
+                return SeedRun(seed, _kinds(report), _decided(report))
         return SeedRun(seed, trouble=f"seed {seed} ended with {code}: {_last_line(err)}")
 
 
-def _undecided(report: Any) -> tuple[str, ...]:
+def _decided(report: Any) -> tuple[str, ...]:
     checkers = report["checkers"]
-    return tuple(each["checker"] for each in checkers if each["verdict"] == Verdict.UNKNOWN.value)
+    return tuple(each["checker"] for each in checkers if each["verdict"] != Verdict.UNKNOWN.value)
 
 
 def _kinds(report: Any) -> tuple[Kind, ...]:

@@ -74,7 +74,7 @@ def bisect(
 
         def note(commit: Commit, result: AtCommit) -> Mark:
             mark = result.mark(kind)
-            why = result.trouble if mark is Mark.SKIP else ""
+            why = result.doubt(kind) if mark is Mark.SKIP else ""
             tested.append(Tested(commit, mark, result.seed_of(kind), why))
             on_tested(tested[-1])
             return mark
@@ -133,7 +133,14 @@ _HINT: Final = (
 def _require_good(good: Commit, result: AtCommit, kind: Kind) -> None:
     match result.mark(kind):
         case Mark.SKIP:
-            raise UsageError(f"the case cannot run at GOOD ({good.short}): {result.trouble}{_HINT}")
+            if result.trouble:
+                raise UsageError(
+                    f"the case cannot run at GOOD ({good.short}): {result.trouble}{_HINT}"
+                )
+            raise UsageError(
+                f"GOOD ({good.short} {good.subject!r}) cannot be called good: "
+                f"{result.doubt(kind)}; name a commit at which this checker judges the case"
+            )
         case Mark.BAD:
             raise UsageError(
                 f"GOOD ({good.short} {good.subject!r}) is not good: seed {result.seed_of(kind)} "

@@ -139,7 +139,7 @@ def _text(found: Found) -> list[str]:
     skipped = sum(each.result is Mark.SKIP for each in found.tested)
     lines = [f"fails by     {found.kind}", f"tested       {tests}, after GOOD and BAD"]
     if skipped:
-        lines.append(f"skipped      {counted(skipped, 'commit')}, at which the case cannot run")
+        lines.append(f"skipped      {counted(skipped, 'commit')}, which cannot be judged")
     first = found.first_bad
     if first is None:
         candidates = [f"  {each.short}  {each.subject}" for each in found.candidates]

@@ -152,10 +152,21 @@ def test_ctrl_c_leaves_no_work_tree_and_no_process(clone, case_file, tmp_path):
         os.kill(int(mark.read_text()), 0)
 
 
+def judged(seed, *kinds, by=(STALE.checker,)):
+    return SeedRun(seed, kinds, by)
+
+
 def test_a_commit_is_bad_even_if_another_seed_cannot_run():
-    crash, failure = SeedRun(1, trouble="seed 1 ended with 255"), SeedRun(2, (STALE,))
-    assert AtCommit((crash, failure)).mark(STALE) is Mark.BAD
-    assert AtCommit((crash, SeedRun(2))).mark(STALE) is Mark.SKIP
-    assert AtCommit((SeedRun(2, undecided=(STALE.checker,)),)).mark(STALE) is Mark.SKIP
-    other = SeedRun(2, (Kind("crash", "exit"),))
-    assert AtCommit((other,)).mark(STALE) is Mark.GOOD
+    crash = SeedRun(1, trouble="seed 1 ended with 255")
+    assert AtCommit((crash, judged(2, STALE))).mark(STALE) is Mark.BAD
+    assert AtCommit((crash, judged(2))).mark(STALE) is Mark.SKIP
+    assert AtCommit((judged(2, Kind("crash", "exit")),)).mark(STALE) is Mark.GOOD
+
+
+def test_a_commit_is_good_only_if_the_checker_judged_every_seed():
+    # a commit may lack the checker; it is then not good, since its code cannot see the failure
+    for blind in (judged(2, by=()), judged(2, by=("crash",))):
+        at_commit = AtCommit((judged(1), blind))
+        assert at_commit.mark(STALE) is Mark.SKIP
+        assert STALE.checker in at_commit.doubt(STALE)
+        assert "seed 2" in at_commit.doubt(STALE)
