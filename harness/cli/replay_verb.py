@@ -14,7 +14,7 @@ from harness.case import IMPORTED, Case, load_case, replay_command
 from harness.cli.output import note, say
 from harness.cli.parser import Parser, verb_module
 from harness.cli.run.progress import Progress
-from harness.errors import EXIT_INTERRUPTED, UsageError, counted
+from harness.errors import EXIT_INTERRUPTED, InfrastructureError, UsageError, counted
 from harness.ops import History
 from harness.replay.debugger import debug
 from harness.replay.gather import look
@@ -184,18 +184,32 @@ class _Session:
                 f"there is no node {name!r}; the nodes are "
                 f"{', '.join(node.name for node in state.nodes)}"
             )
-        place = parsed.page
-        if place is None and parsed.run.is_dir() and not parsed.json:
-            place = parsed.run / PAGE
-        if place is not None:
-            write_page(state, place)
         if parsed.json:
             say(msgspec.json.encode(self._as_json(state)).decode())
+        else:
+            nodes = [node for node in state.nodes if name in {None, node.name}]
+            chosen = msgspec.structs.replace(state, nodes=nodes)
+            say(*whole_text(chosen, full=name is not None))
+        self._write_page(state)
+
+    def _write_page(self, state: Stopped) -> None:
+        """Write the page, if there is a place for it. A run in a read-only store can be replayed,
+        too, but without a page.
+        """
+        parsed = self._parsed
+        if parsed.page is not None:
+            place = parsed.page
+            write_page(state, place)
+        elif parsed.run.is_dir() and not parsed.json:
+            place = parsed.run / PAGE
+            try:
+                write_page(state, place)
+            except InfrastructureError as error:
+                note(f"harness: no page: {error}; choose a file with --page FILE")
+                return
+        else:
             return
-        nodes = [node for node in state.nodes if name in {None, node.name}]
-        chosen = msgspec.structs.replace(state, nodes=nodes)
-        say(*whole_text(chosen, full=name is not None))
-        if place is not None:
+        if not parsed.json:
             say("", f"page  {place}")
 
     def _as_json(self, state: Stopped) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def _trigger(text: str, value: str) -> Trigger:
         raise _wrong(text, f"the number of an event is in 1 .. {NTH_MAX}")
     where: dict[str, str] = {}
     for part in rest:
-        name, equals, wanted = part.partition("=")
+        name, equals, wanted = (word.strip() for word in part.partition("="))
         if not name or not equals:
             raise _wrong(text, f"{part!r} is not FIELD=VALUE, such as node=m2")
         where[name] = wanted

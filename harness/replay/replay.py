@@ -101,6 +101,7 @@ class Replay:
                 listener=listen,
             )
             digest = outcome.trace_digest
+            self._compare_end(len(watch.ops))
         except ReplayQuit:
             whole = False
         ended = Ended(
@@ -125,6 +126,11 @@ class Replay:
         same = op.index < len(original) and encode_op(original[op.index]) == encode_op(op)
         if not same:
             self.differs_at = op.index
+
+    def _compare_end(self, ops: int) -> None:
+        """Compare the end of the whole run: it may stop before the stored run did."""
+        if self._original is not None and self.differs_at is None and ops < len(self._original):
+            self.differs_at = ops
 
 
 def _never(order: Order, watch: Watch, ended: Ended) -> str:

@@ -3,10 +3,11 @@
 import itertools
 import re
 
+import msgspec
 import pytest
 
 from harness.errors import UsageError
-from harness.ops import OpType
+from harness.ops import History, OpType
 from harness.replay.gather import look
 from harness.replay.moments import AtTime, End, Steps, parse_until
 from harness.replay.replay import Replay
@@ -14,8 +15,12 @@ from tests.replay.conftest import CASE, TAKEN_OVER, changed, state_of
 
 
 def test_a_replay_without_a_stop_is_the_plain_run(plain):
-    ended = Replay(CASE).run(End(), lambda watch, stop: End())
+    # a stored run with one op more shows that the replay notices where it ends
+    ops = list(plain.history)
+    longer = History([*ops, msgspec.structs.replace(ops[-1], index=len(ops))])
+    ended = Replay(CASE, longer).run(End(), lambda watch, stop: End())
     assert (ended.trace_digest, ended.whole, ended.stops) == (plain.trace_digest, True, 0)
+    assert ended.differs_at == len(ops)
 
 
 @pytest.mark.parametrize("first", ["op=100", "time=3", TAKEN_OVER])

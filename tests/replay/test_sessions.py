@@ -32,7 +32,15 @@ def test_a_page_in_the_folder_of_the_run(session, run_folder):
     code, out, _ = session("--until", "time=3", case=run_folder)
     assert code == 0
     assert out.splitlines()[-1] == f"page  {run_folder / 'stopped.html'}"
-    assert (run_folder / "stopped.html").read_text().startswith("<!DOCTYPE html>")
+    page = run_folder / "stopped.html"
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    page.unlink()
+    page.mkdir()  # now it cannot be written, as in a read-only store
+    code, out, err = session("--until", "time=3", case=run_folder)
+    page.rmdir()
+    assert code == 0
+    assert out.startswith("stopped at ")
+    assert "--page FILE" in err
 
 
 def test_a_session_at_the_prompt(session, tmp_path):
