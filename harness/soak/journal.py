@@ -81,7 +81,7 @@ class Journal:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a+b", buffering=0)
-            begin = _framed(msgspec.json.encode([MAGIC, header]))
+            begin = framed(msgspec.json.encode([MAGIC, header]))
             if fresh or not self._load(begin):
                 self._offsets = array.array("q", [_ABSENT]) * (last - first + 1)
                 self.dropped = 0
@@ -117,7 +117,7 @@ class Journal:
                 self._end = offset
 
     def _result(self, line: bytes) -> SeedResult | None:
-        content = _content(line)
+        content = content_of(line)
         if content is None:
             return None
         try:
@@ -127,7 +127,7 @@ class Journal:
 
     def append(self, result: SeedResult) -> None:
         """Record one result. After the return, a crash of the process does not lose it."""
-        line = _framed(self._encoder.encode(result))
+        line = framed(self._encoder.encode(result))
         try:
             offset = self._end
             self._write(line)
@@ -181,11 +181,12 @@ class Journal:
         )
 
 
-def _framed(content: bytes) -> bytes:
+def framed(content: bytes) -> bytes:
+    """Return JSON as a line with its checksum."""
     return b"%08x %s\n" % (zlib.crc32(content), content)
 
 
-def _content(line: bytes) -> bytes | None:
+def content_of(line: bytes) -> bytes | None:
     """Return the JSON of a line, if the line is complete and its checksum is right."""
     if not line.endswith(b"\n") or line[8:9] != b" ":
         return None

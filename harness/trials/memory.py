@@ -1,7 +1,8 @@
 """The memory of trials: a file with one line per result. Several searches may share the file.
 
 A trial is one simulated run of a case. Its result depends only on the case and the code, so its key
-is a digest of both. Crashes are not stored on disk, so that the next search tries them again.
+is a digest of both. Crashes are not stored on disk, so that the next search tries them again. Each
+line has a checksum: the trial of a damaged line runs again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import msgspec
 
 from harness.case import Case
 from harness.errors import InfrastructureError
+from harness.soak.journal import content_of, framed
 from harness.soak.result import CRASH, SeedResult
 
 _DIGEST_BYTES: Final = 12
@@ -53,7 +55,7 @@ class Memory:
         if self._path is None or result.verdict == CRASH:
             return
         # the first line feed ends a line that an earlier kill may have left incomplete
-        line = b"\n" + msgspec.json.encode(_Line(key, result)) + b"\n"
+        line = b"\n" + framed(msgspec.json.encode(_Line(key, result)))
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -62,19 +64,23 @@ class Memory:
             finally:
                 os.close(fd)
         except OSError as error:
-            raise InfrastructureError(f"cannot write {self._path}: {error.strerror}") from error
+            raise InfrastructureError(
+                f"cannot write {self._path}: {error.strerror}; free some space, or copy the run or "
+                "case to a store that can be written"
+            ) from error
 
 
 def _remembered(path: Path) -> Iterator[tuple[str, SeedResult]]:
     try:
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
         return
     except OSError as error:
         raise InfrastructureError(f"cannot read {path}: {error.strerror}") from error
     for line in lines:
-        with contextlib.suppress(
-            msgspec.DecodeError, UnicodeDecodeError
-        ):  # a kill or a full disk has left the line incomplete
-            entry = msgspec.json.decode(line, type=_Line)
+        content = content_of(line)
+        if content is None:  # the line is empty, or a kill, a full disk or the disk damaged it
+            continue
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):  # another version's
+            entry = msgspec.json.decode(content, type=_Line)
             yield entry.trial, entry.result

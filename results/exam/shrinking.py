@@ -9,10 +9,11 @@ from typing import Final
 import msgspec
 
 from harness.errors import UsageError, counted
+from harness.soak.result import SeedResult
 from harness.trials.shrink import shrink
-from harness.trials.trials import Kind, Trials
+from harness.trials.trials import Trials, kinds_of
 from results.exam.rows import CLEAN, Row
-from results.exam.scores import Score, Scoreboard, Shrunk
+from results.exam.scores import Scoreboard, Shrunk
 
 CPU_S: Final = 60.0
 """The maximum CPU time for shrinking one defect, in seconds."""
@@ -21,7 +22,7 @@ MEMORY: Final = "shrinking.log"
 
 def with_sizes(
     board: Scoreboard,
-    rows: Mapping[str, Row],
+    rows: Mapping[str, tuple[Row, Mapping[int, SeedResult]]],
     *,
     jobs: int,
     cpu_s_max: float,
@@ -30,9 +31,9 @@ def with_sizes(
 ) -> Iterator[Scoreboard]:
     """Shrink the first detection of every defect; yield the board before, and after each detection.
 
-    `rows` maps the key of each score to its row. The trials are remembered in `folder`. Once all
-    shrinking together has cost `cpu_s_max` CPU seconds, the remaining rows get no size. A board
-    that lacks some sizes is marked `cut`.
+    `rows` maps the key of each score to its row and results. The trials are remembered in `folder`.
+    Once all shrinking together has cost `cpu_s_max` CPU seconds, the remaining rows get no size. A
+    board that lacks some sizes is marked `cut`.
     """
     scores = list(board.scores)
     waiting = [n for n, score in enumerate(scores) if score.kind != CLEAN and score.found]
@@ -50,7 +51,10 @@ def with_sizes(
         score = scores[place]
         on_row(score.name)
         budget_s = min(CPU_S, cpu_s_max - cpu_s)
-        size, spent_s = _size(score, rows[score.key], jobs, budget_s, folder / MEMORY)
+        row, results = rows[score.key]
+        assert score.first_seed is not None
+        first = results[score.first_seed]
+        size, spent_s = _size(row, first, jobs, budget_s, folder / MEMORY)
         scores[place] = msgspec.structs.replace(score, shrunk=size)
         cpu_s += spent_s
 
@@ -65,13 +69,13 @@ def _cut(waiting: int) -> str:
 
 
 def _size(
-    score: Score, row: Row, jobs: int, cpu_s_max: float, memory: Path
+    row: Row, first: SeedResult, jobs: int, cpu_s_max: float, memory: Path
 ) -> tuple[Shrunk | None, float]:
-    """Shrink a detection; return its size (`None` if it did not shrink) and the CPU seconds."""
+    """Shrink the first detection; return its size (`None` if it did not shrink) and CPU seconds."""
     assert row.case is not None
-    assert score.first_seed is not None
-    case = msgspec.structs.replace(row.case, seed=score.first_seed)
-    kind = Kind(score.checker, score.rule)
+    case = msgspec.structs.replace(row.case, seed=first.seed)
+    # The kind of this detection: most other detections of the row may be of another kind.
+    kind = next(kind for kind in kinds_of(first) if row.accepted in {None, kind.checker})
     with Trials(jobs=jobs, cpu_s_max=cpu_s_max, memory=memory, defect=row.defect) as trials:
         try:
             shrunk = shrink(trials, case, kind)

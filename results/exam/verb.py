@@ -30,6 +30,7 @@ from harness.errors import (
     EXIT_INVALID,
     EXIT_UNKNOWN,
     EXIT_VALID,
+    InfrastructureError,
     counted,
 )
 from harness.registry import plugin_names
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     folder: Path = parsed.store / FOLDER
     paper = _paper(parsed)
     if parsed.fresh:
-        (folder / "results.log").unlink(missing_ok=True)
+        _forget(folder / "results.log")
     sitting = Sitting(paper.rows, Memory(folder / "results.log"), cpu_s_max=parsed.cpu)
     try:
         with sigterm_interrupts():  # CI systems send SIGTERM before they kill a job
@@ -117,6 +118,15 @@ def _make_importable() -> None:
         os.environ[PATH] = os.pathsep.join([*filter(None, places), here])
 
 
+def _forget(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise InfrastructureError(
+            f"--fresh cannot remove {path}: {error.strerror}; choose another --store"
+        ) from error
+
+
 def _sit(sitting: Sitting, parsed: argparse.Namespace) -> None:
     progress = None if parsed.quiet or parsed.json else ExamProgress(sitting.rows)
 
@@ -158,7 +168,7 @@ def _boards(paper: Paper, sitting: Sitting, parsed: argparse.Namespace) -> Itera
     try:
         yield from with_sizes(
             board,
-            {row.key: row for row in sitting.rows},
+            {row.key: (row, sitting.results(row)) for row in sitting.rows},
             jobs=parsed.jobs,
             cpu_s_max=parsed.cpu - sitting.cpu_s,
             folder=parsed.store / FOLDER,

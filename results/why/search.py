@@ -26,7 +26,7 @@ from results.why.variants import variants_of, with_recorded_ops
 CAUSES: Final = "causes"
 TIME: Final = "time"
 MEMORY: Final = ".why-trials"
-"""The file of remembered trials in the run's folder."""
+"""The file of remembered trials, next to the run's folder."""
 REASON_MAX: Final = 300
 
 

@@ -45,7 +45,7 @@ EPILOG: Final = """examples:
   harness why store/ddl-partition-leader/latest --part time --reseeds 50
 
 After a kill, an interrupt or the limit of CPU time, the same command continues: results of trials
-are remembered in the run's folder. A shrunk case is explained in a fraction of the time.
+are remembered next to the run's folder. A shrunk case is explained in a fraction of the time.
 
 exit codes: 0 explained, 130 interrupted; 254 usage, also for a run that is not invalid"""
 
@@ -175,13 +175,8 @@ def _simulated(parsed: argparse.Namespace, environment: Environment) -> Path:
         if is_simulated(run):
             return path
         case = run.case
-    elif path.is_file():
-        case = load_case(path)
     else:
-        raise UsageError(
-            f"{str(path)!r} does not exist; give the folder of a run (below the store) or a case "
-            "file"
-        )
+        case = load_case(path)
     return _run(case, parsed, environment)
 
 

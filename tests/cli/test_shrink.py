@@ -1,6 +1,7 @@
 """`harness shrink` turns a failed run into a shrunk run with its page, and refuses wrong calls."""
 
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -34,6 +35,16 @@ def test_wrong_calls_are_refused(words, quoted, capsys, tmp_path, monkeypatch):
     (tmp_path / "case.json").write_bytes(BROKEN.encode())
     assert main(["shrink", *words]) == EXIT_USAGE
     assert quoted in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_search(
+    capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "case.json").write_bytes(BROKEN.encode())
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path)
+    assert main(["shrink", "case.json"]) == EXIT_USAGE
+    assert "shrunk.case.json" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [["--env", "process"], ["--lake", "lake"]])

@@ -190,6 +190,7 @@ def shrink_and_keep(
     Raises `UsageError` if the case does not fail, and `InfrastructureError` if the run or the file
     cannot be written.
     """
+    _require_place(source.case_file)
     digest = hashlib.blake2b(source.case.encode(), digest_size=12).hexdigest()
     memory = source.store / MEMORY / f"{digest}.jsonl"
     try:
@@ -216,6 +217,15 @@ def shrink_and_keep(
             f"cannot write {source.case_file}: {error.strerror}; the case is in {kept.folder}"
         ) from error
     return shrunk, kept
+
+
+def _require_place(case_file: Path) -> None:
+    """Refuse a folder that cannot be written before the search, not after it."""
+    if not os.access(case_file.parent, os.W_OK):
+        raise UsageError(
+            f"{str(case_file)!r} cannot be written, and the shrunk case belongs there; copy the "
+            "run with its store, or the case file, to a folder that can be written"
+        )
 
 
 def _kept(source: Source, shrunk: Shrunk) -> KeptRun:

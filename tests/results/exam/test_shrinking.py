@@ -37,7 +37,7 @@ def shrunk(monkeypatch):
 
 
 def sized(*pairs, cpu_s_max=1e9, tmp_path=None):
-    rows = {each.key: each for each, _ in pairs}
+    rows = {each.key: (each, seen) for each, seen in pairs}
     *_, last = with_sizes(
         board(*pairs), rows, jobs=1, cpu_s_max=cpu_s_max, folder=tmp_path, on_row=lambda _: None
     )
@@ -57,6 +57,13 @@ def test_the_first_detection_of_every_defect_is_shrunk(shrunk, tmp_path):
     assert sizes == [3, 7, None, None]
     assert made.cpu_s == 6.0 + 80.0
     assert not made.cut
+
+
+def test_the_kind_of_the_first_detection_is_shrunk_and_not_the_usual_kind(shrunk, tmp_path):
+    seen = results("invalid", checker="first") | results("invalid", "invalid", first=2)
+    made = sized((row("a"), seen), tmp_path=tmp_path)
+    assert (made.scores[0].checker, made.scores[0].first_seed) == ("c", 1)
+    assert shrunk == [(1, Kind("first", "rule"))]
 
 
 def test_a_detection_that_does_not_shrink_has_no_size(shrunk, tmp_path):
