@@ -26,7 +26,7 @@ MARKERS: Final = (
 )
 FAILING_LINES_MAX: Final = 20
 PROPERTY: Final = "harness_run"
-"""The property that begins the record of a run; those that follow belong to the same one."""
+"""The first property in the record of a run; the properties after it belong to the same run."""
 OWN_PACKAGES: Final = {"harness", "targets", "nemesis", "workloads", "checkers", "results"}
 
 _seed = pytest.StashKey[int]()
@@ -58,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers, and draw the seed of the session where none is given."""
+    """Register the markers, and draw a seed for the session if the user gave none."""
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     given = config.getoption("--harness-seed")
@@ -77,7 +77,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say what the runs of this session begin with."""
+    """Return the header line: the seed, environment and profile of this session's runs."""
     seed = f"{config.stash[_seed]}{' (drawn)' if config.stash[_seed_drawn] else ''}"
     env = config.getoption("--harness-env") or "as the tests say, else sim"
     profile = config.getoption("--harness-profile") or "as the tests say"
@@ -85,7 +85,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave long tests out, unless they are asked for."""
+    """Deselect long tests, unless the user asks for them."""
     if config.getoption("--harness-soak") or "harness_soak" in (config.getoption("-m") or ""):
         return
     long = [item for item in items if item.get_closest_marker("harness_soak") is not None]
@@ -96,7 +96,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    """Attach the folders of its runs to the report of a failing test, and be brief in summaries."""
+    """Add the folders of its runs to the report of a failed test, and shorten its summary."""
     if not item.config.getoption("fulltrace"):
         _show_mistake_where_it_is(call)
     report: pytest.TestReport = yield
@@ -110,12 +110,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Count the runs by verdict, and name those of tests that failed: these were kept."""
+    """Print the number of runs by verdict, and the runs of failed tests, whose folders are kept."""
     reports = [report for found in terminalreporter.stats.values() for report in found]
     runs = [
         (report.nodeid, run)
         for report in reports
-        if getattr(report, "when", None) == "teardown"  # which knows of all runs of its test
+        if getattr(report, "when", None) == "teardown"  # only it lists all runs of a test
         for run in _runs_of(report.user_properties)
     ]
     if not runs:
@@ -136,7 +136,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _show_mistake_where_it_is(call: pytest.CallInfo[None]) -> None:
-    """Of a `UsageError`, show the line of the test that is wrong, not our code that noticed it."""
+    """For a `UsageError`, show the wrong line of the test, not our code that raised it."""
     errors = sys.modules.get("harness.errors")
     if call.excinfo is None or errors is None:
         return
@@ -160,10 +160,10 @@ def _is_own(module: object) -> bool:
 
 
 def _shorten_summary(report: pytest.TestReport) -> None:
-    """Leave one line of a verdict for the places that name a failure in one line.
+    """Keep only the first line of a verdict in the message that summaries repeat.
 
-    On a CI system (where CI or BUILD_NUMBER is set) pytest repeats a failure's message untrimmed
-    in its short summary, and JUnit files have it as an attribute; the text itself stays whole.
+    On a CI system (where CI or BUILD_NUMBER is set), pytest prints this message untrimmed in its
+    short summary, and JUnit files have it as an attribute. The full text of the failure stays.
     """
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None and crash.message.startswith("Failed: harness: "):
@@ -171,9 +171,9 @@ def _shorten_summary(report: pytest.TestReport) -> None:
 
 
 def _as_given(item: pytest.Item) -> str:
-    """Return the node id of a test as pytest takes it in the folder it was started in."""
+    """Return the node id of a test, relative to the folder in which pytest was started."""
     path, separator, rest = item.nodeid.partition("::")
-    marks = item.iter_markers("xdist_group")  # which pytest-xdist writes behind the name
+    marks = item.iter_markers("xdist_group")  # pytest-xdist adds the group to the test's name
     groups = {str((*mark.args, mark.kwargs.get("name", "default"))[0]) for mark in marks}
     rest = rest.removesuffix(f"@{'_'.join(sorted(groups))}")
     start = item.config.invocation_params.dir
@@ -196,7 +196,7 @@ def _runs_of(properties: list[tuple[str, object]]) -> list[dict[str, str]]:
 
 @pytest.fixture
 def _harness_runs(request: pytest.FixtureRequest) -> Iterator[RunsOfTest]:
-    """What the fixtures of one test share; passing runs are removed after it."""
+    """The state that all fixtures of one test share. At the end, runs that passed are removed."""
     from harness.pytesting import RunsOfTest, Settings
 
     config = request.config
@@ -236,7 +236,7 @@ def run_case(_harness_runs: RunsOfTest) -> RunCase:
 
 @pytest.fixture
 def cluster(_harness_runs: RunsOfTest) -> ClusterFactory:
-    """Deploy a target and run a coroutine of the test's own in it."""
+    """Deploy a target, and run the test's own coroutine on it."""
     from harness.pytesting import ClusterFactory
 
     return ClusterFactory(_harness_runs)
@@ -244,7 +244,7 @@ def cluster(_harness_runs: RunsOfTest) -> ClusterFactory:
 
 @pytest.fixture
 def nemesis(_harness_runs: RunsOfTest) -> NemesisFactory:
-    """Break the cluster of this test, for as long as a block lasts."""
+    """Inject a fault into the cluster of this test until the end of a block."""
     from harness.pytesting import NemesisFactory
 
     return NemesisFactory(_harness_runs)
@@ -252,7 +252,7 @@ def nemesis(_harness_runs: RunsOfTest) -> NemesisFactory:
 
 @pytest.fixture
 def history(_harness_runs: RunsOfTest) -> HistoryOfTest:
-    """The history of this test's last run, and its judgement by checkers of any name."""
+    """The history of this test's last run; `check` judges it by any checkers."""
     from harness.pytesting import HistoryOfTest
 
     return HistoryOfTest(_harness_runs)

@@ -370,7 +370,7 @@ class Deployed(Protocol):
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
         """Run `spring` at every event of this kind; returns a function that removes the trap.
 
-        If the environment's `AIM_AT_EVENTS` is exact, the node sends and writes nothing while
+        If the environment supports `AIM_AT_EVENTS` exactly, the node sends and writes nothing while
         `spring` runs: in simulation until `spring` first waits, elsewhere for at most one second.
         Otherwise `spring` runs as soon as the event has arrived.
         """

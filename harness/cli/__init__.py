@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fault_of(error: BaseException) -> str:
-    """Name the owner of the failed code, by the innermost frame outside libraries."""
+    """Say whether a plug-in or the harness made the mistake, by the innermost frame of either."""
     from harness.support.distributions import packages_of, plugin_distributions
 
     packages = {

@@ -112,7 +112,7 @@ class Parser(argparse.ArgumentParser):
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
-        """Parse the arguments, or raise `_Captured` with this parser inside `captured_parser`."""
+        """Parse the arguments. Inside `captured_parser`, raise `_Captured` with this parser."""
         if _capturing:
             raise _Captured(self)
         return super().parse_args(args, namespace)

@@ -31,7 +31,7 @@ class DamageBudget:
         self._damaged: set[str] = set()
 
     def charge(self, nodes: Sequence[str], groups: Mapping[str, Sequence[str]]) -> str | None:
-        """Charge `nodes` with destroyed data, unless this would damage a majority of a group.
+        """Charge `nodes` for their destroyed data, unless this would damage a majority of a group.
 
         `groups` has the members of each observed group. Returns the reason if the charge is
         refused, else `None`.

@@ -110,7 +110,7 @@ class AimedNemesis(Nemesis):
                 raise UsageError(f"the fault {sentence.text!r}: {error}") from error
 
     def may_hit(self, specs: Mapping[str, NodeSpec], what: Collection[Capability]) -> Sequence[str]:
-        """Return the nodes that a fault which needs any capability in `what` may affect."""
+        """Return the nodes that may be hit by a fault that needs any of the capabilities `what`."""
         hit = [
             name
             for sentence in self.sentences

@@ -70,7 +70,7 @@ _OF_STREAMS: Final = [effect.word for effect in StreamQuality.EFFECTS.values()]
 
 
 def _examples(verb: str) -> list[str]:
-    """Return an example of a setting of this verb for each capability that settings need."""
+    """Return one setting of this verb as an example for each capability that its settings need."""
     settings: dict[Capability, str] = {}
     for effect in _EFFECTS[verb].values():
         if effect.word and effect.needs is not None:
@@ -92,7 +92,7 @@ EXAMPLES: Final = (
     "kill it when event leader",
     "do rolling-restart on all",
 )
-"""One example of each sort of fault that only some environments support."""
+"""An example of each sort of fault that some environments do not support."""
 
 _NODE_VERBS: Final[dict[str, FaultKind]] = {
     "kill": Kill(),

@@ -81,7 +81,7 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         return tuple(indices(self.all_mask))
 
     def index_of(self, process: Process) -> int:
-        """Return the thread of `process`, now or earlier; raises `UsageError` if not a number."""
+        """Return the thread that runs, or once ran, `process`. Raises `UsageError` for a name."""
         if isinstance(process, int):
             return process % len(self.processes)
         raise UsageError(

@@ -22,5 +22,5 @@ def call_as(number: int) -> None:
 
 
 def calling_end() -> str:
-    """Return the link end of the client that the current task is, by default `CLIENT`."""
+    """Return the link end of the client that runs the current task; by default `CLIENT`."""
     return _CALLER.get()

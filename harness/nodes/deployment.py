@@ -364,7 +364,7 @@ async def start_in_order(
 
 
 def start_bound_s(nodes: Mapping[str, NodeSpec], names: Iterable[str]) -> float:
-    """Return how long, in seconds, `start_down` waits for these nodes at most."""
+    """Return the maximum time, in seconds, for which `start_down` waits for these nodes."""
     waits = (nodes[name].ready for name in names)
     return sum(ready.within_s for ready in waits if ready is not None)
 

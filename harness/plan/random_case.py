@@ -27,7 +27,7 @@ from harness.support.interrupts import blaming
 ANY: Final = "any"
 ANY_DRAW: Final = 2
 EXTRA_DRAW: Final = 2
-"""From this `Case.draw` on, a target's `extras` are drawn separately from its other nemeses."""
+"""If `Case.draw` is at least this, a target's `extras` are drawn apart from its other nemeses."""
 NONE: Final = "none"
 PACE: Final = "pace"
 Fields = dict[str, Any]

@@ -70,7 +70,10 @@ def why_no_faulty_disks(environment: Environment | None) -> str | None:
 def can_hit_all(
     nemesis: Nemesis, nodes: Sequence[NodeSpec], environment: Environment | None
 ) -> bool:
-    """Whether the nemesis can affect all of these nodes, even without `reaches_foreign`."""
+    """Whether the nemesis can affect all of these nodes.
+
+    The environment's `reaches_foreign` is ignored.
+    """
     nodes = _not_owned(nodes, environment)
     able = None if environment is None else environment.capabilities
     if able is not None and not all(can(able, needed) for needed in nemesis.requires):

@@ -38,7 +38,7 @@ _KEYWORDS: Final = {field: keyword for keyword, field in _FIELDS.items()}
 _OF_CASE: Final = frozenset(
     {"workload", "nemeses", "profile", "env", "time-limit", "rate", "concurrency"}
 )
-"""The settings of a test that a file that declares a system may also have."""
+"""The settings that a test may take from the file that declares its system."""
 # the value is one name, several names separated by commas, or a sequence of names
 _LISTS: Final = {"bug", "nemesis"}
 

@@ -46,7 +46,7 @@ CONVERGE_BOUND_S: Final = 90.0
 FINAL_BOUND_S: Final = 120.0
 """The time limit for all final reads together. The history counts the reads that are missing."""
 FINALS_MAX: Final = 5
-"""How often all final reads are done at most, if the target changes during them."""
+"""The maximum number of times that all final reads are done, if the target changes meanwhile."""
 USAGE_POLL_S: Final = 10.0
 """How often the resource use of nodes is measured."""
 LEADER_POLL_S: Final = 1.0

@@ -54,7 +54,8 @@ class Response:
     content_type: str = "application/json"
     headers: Mapping[str, str] | None = None
     framed: bool = True
-    """Whether a length or a last chunk says where the body ends, and not only the connection."""
+    """Whether a length or a last chunk marks the end of the body. If not, only the end of the
+    connection does."""
 
     def may_be_cut(self, *, text: bool = False) -> bool:
         """Whether a broken connection may have cut the body.

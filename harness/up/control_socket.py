@@ -59,7 +59,7 @@ class Down(_Question, frozen=True, kw_only=True, tag="down"):
 
 
 class UseTool(_Question, frozen=True, kw_only=True, tag="tool"):
-    """Run the target's own tool (`plugins.Tool`) with these arguments."""
+    """Run the target's own tool (`System.tool`) with these arguments."""
 
     arguments: tuple[str, ...]
 

@@ -5,7 +5,7 @@
 | file           | holds                                                              |
 |----------------|--------------------------------------------------------------------|
 | `owner`        | the process that owns the folder, and its machine: first the       |
-|----------------|--------------------------------------------------------------------|
+|                | process that starts the cluster, then the holder                   |
 | `order.json`   | the cluster to start (`Order`)                                     |
 | `cluster.json` | the running cluster (`Standing`), once the system serves           |
 | `over`         | marks a run whose phases are over: its holder waits for a decision |
@@ -276,7 +276,7 @@ def _root() -> Path:
 
 
 def check_name(name: str) -> None:
-    """Raise `UsageError` if `text` cannot be the name of a cluster."""
+    """Raise `UsageError` if `name` cannot be the name of a cluster."""
     if not NAME.fullmatch(name) or is_fault_id(name):
         raise UsageError(
             f"the name {name!r} of a cluster must have 1 to 32 small letters, digits and inner "

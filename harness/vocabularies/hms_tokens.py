@@ -21,7 +21,7 @@ ACCESS_CONTROL: Final = "access-control"
 
 
 class _OfToken(Call, frozen=True):
-    """An operation on one token. Sentences do not show the token."""
+    """An operation on one token. Explanations call it "a token" and do not quote the string."""
 
     @classmethod
     def about(cls, call: Mapping[str, Any]) -> str:

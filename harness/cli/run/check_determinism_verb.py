@@ -1,10 +1,10 @@
 """`harness check-determinism`: runs one case repeatedly, with different hash seeds.
 
-Each run is a child process with another `PYTHONHASHSEED`, and with environment variables of another
-size, which shift memory addresses. Both change the order in which Python iterates over a set. The
-case is deterministic if all runs have the same history, and the same trace of messages and events.
-Otherwise the first event that differs points to the cause. (madsim and FoundationDB's TestHarness2
-compare runs in a similar way.)
+Each run is a child process with a different `PYTHONHASHSEED`, and with environment variables of a
+different size, which shifts memory addresses. Both change the order in which Python iterates over a
+set. The case is deterministic if all runs have the same history, and the same trace of messages and
+events. Otherwise the first event that differs points to the cause. (madsim and FoundationDB's
+TestHarness2 compare runs in a similar way.)
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def _of_operation(pair: Pair, blamed: set[int]) -> _Event:
 
 
 def _answer(pair: Pair) -> str:
-    """Return the completion's value as text, without entries that the invocation has, too."""
+    """Return the completion's value as text, without entries that the invocation already has."""
     done = pair.completion
     if done is None or not isinstance(done.value, Mapping):
         return ""

@@ -221,7 +221,7 @@ class Blueprint:
 
     @property
     def clocks(self) -> list[str]:
-        """The nodes with foreign programs whose clocks faults may change."""
+        """The nodes with foreign programs whose clocks can be changed by faults."""
         return [name for name, place in self.places.items() if place.clock]
 
     def labels(self, node: str) -> dict[str, str]:

@@ -34,7 +34,7 @@ STOPPED: Final = "stopped"
 _ANSWER_TIMEOUT_S: Final = 20.0
 """The longest wait for an answer. A shorter one would end runs on overloaded hosts."""
 _ATTEMPTS: Final = 2
-"""How often a command is sent, because an answer may be lost with the output."""
+"""How many times a command is sent, since its answer may be lost with the node's output."""
 _START_TIMEOUT_S: Final = 60.0
 """How long a new node may take, with its interpreter's start, until it listens to commands."""
 

@@ -106,7 +106,7 @@ class EventBus:
             self._on_failure(error)
 
     def publish(self, node: str, kind: str, data: dict[str, Any]) -> None:
-        """Deliver an event that the driver reports about `node`, or "" for the whole run."""
+        """Deliver an event that the driver reports about a node; "" means the whole run."""
         self._publish(ClusterEvent(time.monotonic_ns(), node, kind, data, by_driver=True))
 
     def hear(self, node: str, kind: str, data: dict[str, Any], late_ns: int = 0) -> None:

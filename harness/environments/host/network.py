@@ -170,7 +170,7 @@ class RealNetwork:
         self._listen = listen
         self._connect = connect
         self.aliases: Mapping[str, str] = {}  # alias: node, as the driver has set them
-        # Client with links of its own: `node:port`: the address that this client uses.
+        # Maps a client with its own links to the addresses that it uses, by `node:port`.
         self.by_caller: Mapping[str, Mapping[str, tuple[str, int]]] = {}
         self._spawn = spawn
         # Keeps the garbage collector from closing forgotten streams at arbitrary times.

@@ -51,7 +51,7 @@ class PortWatch:
         return None
 
     def unshared(self, ports: Iterable[int]) -> str | None:
-        """Return a clause about one of `ports` that another program has bound but not opened.
+        """Return a clause about one of `ports` that another program has bound without listening.
 
         The driver could not bind `ports`. Old connections of the node also prevent this, but the
         kernel's tables list them, while a port that is merely bound is in no table.

@@ -351,7 +351,7 @@ class SimConn:
         """The number of bytes that have arrived but were not received yet."""
         return sum(map(len, self._inbox))
 
-    # --- for the fabric ---------------------------------------------------------------------
+    # --- for the network --------------------------------------------------------------------
 
     @property
     def unread(self) -> tuple[bytes, ...]:

@@ -33,7 +33,7 @@ DIRECTIONS: Final = ("upstream", "downstream")
 CONNECTIONS_MAX: Final = 4096
 _FLUSH_POLL_S: Final = 0.01
 _FLUSH_POLLS_MAX: Final = 100
-"""How often a reset checks at most whether earlier data has arrived."""
+"""The maximum number of times that a reset checks whether earlier data has arrived."""
 _CUT_POLL_S: Final = 0.02
 
 _log = logging.getLogger(__name__)

@@ -121,7 +121,7 @@ def _with_fewer_nodes(search: Search, options: tuple[Option, ...]) -> Iterator[C
     for option in options:
         name = option.key
         value = case.target_options.get(name)
-        if type(value) is not int or value > NODES_MAX:  # a larger number is no number of nodes
+        if type(value) is not int or value > NODES_MAX:  # too large for a number of nodes
             continue
         for lower in range(value):
             changed = msgspec.structs.replace(

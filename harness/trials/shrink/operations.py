@@ -15,14 +15,14 @@ from harness.trials.recorded import after_warm_up, recorded_ops
 from harness.trials.shrink.search import Search, Witness
 
 RECORDED_SEEDS: Final = 5
-"""How many seeds recorded operations are tried with. The failure must still occur although the
-operations come at fixed times."""
+"""The number of seeds with which recorded operations are tried. The failure must still occur
+although the operations come at fixed times."""
 ALL_SEEDS: Final = 3
 """The number of seeds for trials with all recorded operations. These trials cost the most."""
 OPS_MAX: Final = 20_000
 """How many operations are recorded at most, to limit memory and time."""
 NAMES_MAX: Final = 8
-"""How many names are merged one at a time at most."""
+"""The maximum number of names that are merged one at a time."""
 NEW: Final = "new_"
 """The prefix of a field that contains an object's new name, as in `new_name`."""
 ONE_NAME: Final = "one name in place of several"
@@ -123,7 +123,6 @@ def _guesses(
 
 
 def _is_rare(count: int, ops: Sequence[object]) -> bool:
-    """Whether `count`, how many of `ops` contain a string, is at most half of them."""
     return 2 * count <= len(ops)
 
 

@@ -112,7 +112,7 @@ class Search:
     def _in_rounds(
         self, candidates: Callable[[], Iterable[Case]], words: str, rounds: Iterable[int]
     ) -> int | None:
-        """Try all candidates as `first` does, with one number of seeds after the other."""
+        """Try all candidates as `first` does, once for each number of seeds in `rounds`."""
         places = (self.first(candidates(), words, seeds=each) for each in dict.fromkeys(rounds))
         return next((place for place in places if place is not None), None)
 

@@ -43,7 +43,8 @@ def container_of(row: Mapping[str, Any]) -> Found:
 def usage_of(stats: Mapping[str, Any]) -> Usage:
     """Return a container's memory and disk use, from the engine's statistics for cgroup v1 or v2.
 
-    No written bytes count as unknown, since the kernel does not count writes to tmpfs.
+    If the engine counted no written bytes, their number is `None` (unknown), since the kernel does
+    not count writes to tmpfs.
     """
     held = (stats.get("memory_stats") or {}).get("stats") or {}
     anonymous = held.get("anon", held.get("rss"))

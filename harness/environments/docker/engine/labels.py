@@ -27,7 +27,7 @@ class Part(enum.Enum):
     SETUP = ".setup"  # the container that runs a set-up command
     PROXY = ".proxy"  # the container with the node's Toxiproxy
     DATA = ".data"  # the volume with the node's data folder
-    CLOCK = ".shm"  # the volume with the shared memory of a node whose clock faults may change
+    CLOCK = ".shm"  # the volume with the shared memory through which faults change a node's clock
 
 
 def _slug(run_id: str) -> str:

@@ -137,7 +137,7 @@ def meaning_of(saved: str) -> dict[Flow, dict[int, Quality]]:
 def combined(qualities: Iterable[Quality]) -> Quality:
     """Combine several faults on a link: delays add up, and the slowest rate counts.
 
-    A packet must escape every fault not to be dropped, duplicated or reordered.
+    A packet is dropped, duplicated or reordered unless it escapes this effect of every fault.
     """
     delay = jitter = rate = stall = 0.0
     keep = single = order = 1.0

@@ -99,7 +99,7 @@ def mark(fault: str, link: Link, says: str = "") -> str:
 
 
 def comment_of(fault: str) -> str:
-    """Return how the comment of each of a fault's rules begins in `iptables-save`."""
+    """Return the text with which the comments of a fault's rules begin in `iptables-save`."""
     return f'--comment "{_PREFIX}:{fault}:'
 
 

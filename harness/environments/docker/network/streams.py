@@ -70,7 +70,7 @@ def stream_command(
 def counting_links(
     node: str, links: Iterable[Link], ports: Mapping[str, tuple[int, ...]]
 ) -> frozenset[Link]:
-    """Return the links whose rules at `node` count connections, so that none counts twice."""
+    """Return the links whose rules at `node` count connections. No connection is counted twice."""
     of_fault = frozenset(links)
     return frozenset(
         link

@@ -97,9 +97,9 @@ class Modules:
     ) -> None:
         """Create the modules of a life.
 
-        `substitutes` maps names to functions that make substitute modules. `replaced` has builtins
-        of the program's own, by name. `refuse` ends the run with an error. Modules are looked up in
-        `folders` first.
+        `substitutes` maps names to functions that make substitute modules. `replaced` maps the
+        names of builtins to the program's own versions. `refuse` ends the run with an error.
+        Modules are looked up in `folders` first.
         """
         self.loaded: dict[str, ModuleType] = {}
         self._substitutes = substitutes

@@ -60,7 +60,7 @@ class ProgramLoop(StreamLoop):
 
     @property
     def free_at_ns(self) -> int:
-        """The world time at which the blocking calls of the node so far end."""
+        """The world time at which all blocking calls of the node will have ended."""
         return max(self.world.now_ns, self.busy_until_ns)
 
     def block(self, takes_ns: int) -> None:
@@ -68,11 +68,11 @@ class ProgramLoop(StreamLoop):
         self.busy_until_ns = self.free_at_ns + takes_ns
 
     def local_ns(self) -> int:
-        """Return the node's monotonic clock at the end of the blocking calls so far."""
+        """Return the node's monotonic clock at the time when its blocking calls will have ended."""
         return self.clock.monotonic_ns() + self.free_at_ns - self.world.now_ns
 
     def wall_ns(self) -> int:
-        """Return the node's wall clock at the end of the blocking calls so far."""
+        """Return the node's wall clock at the time when its blocking calls will have ended."""
         return self.clock.wall_ns() + self.free_at_ns - self.world.now_ns
 
     def time(self) -> float:
