@@ -358,7 +358,7 @@ class Deployed(Protocol):
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """Maps a node's name that was redirected to the node that it leads to now."""
+        """Maps each redirected name of a node to the node that it leads to now."""
         ...
 
     def state(self, node: str) -> NodeState: ...

@@ -67,7 +67,7 @@ __all__ = [
 VERBS: Final = "verbs"
 _OURS: Final = "catalog-harness"
 _Path = tuple[tuple[str, int, int], ...]
-# The property `name` parses the whole metadata each time.
+# Cached, because the property `name` parses the whole metadata each time.
 _name_of: Final[Callable[[Distribution], str]] = functools.lru_cache(lambda dist: dist.name)
 _FIX_PLUGIN: Final = (
     "fix it or uninstall its package (HARNESS_NO_PLUGINS=1 disables third-party plug-ins)"

@@ -13,7 +13,7 @@ from harness.up.lifecycle import clean_places
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Remove everything that runs left behind whose harness process has died, and print it."""
+    """Remove the leftovers of runs whose harness process has died, and print them."""
     parser = Parser(
         prog="harness clean",
         description="Remove processes, containers, networks and rules of runs whose harness is "

@@ -176,7 +176,7 @@ class Ledger:
             note = f"missed: {', '.join(aim.targets)} not running"
             disks = aim.targets if isinstance(what, Kill) and what.power_cut else ()
             return Injection(targets=(), note=note, disks=disks)
-        self._entries[fault_id] = entry  # to the end, because it took effect last
+        self._entries[fault_id] = entry  # moved to the end, because it took effect last
 
         def end_lease() -> None:
             if entry.on or entry.turn.locked():  # a heal that is under way may still fail

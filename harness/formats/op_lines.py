@@ -36,7 +36,7 @@ _REST: Final = (
     r"(?P<f>:[^\x00-\x20,;\"()\[\]{}]+|\"[^\"\\]*\")(?:\s+(?P<value>\S.*))?"
 )
 _WHOLE: Final = re.compile(rf"\s*(?P<process>-?[0-9]+|:[\w.-]+)\s+{_REST}")
-# In other text only the nemesis is a process with a name: `:type :ok :f` is part of a map.
+# Inside a longer line, only the nemesis may have a name: `:type :ok :f` is part of a map.
 _WITHIN: Final = re.compile(rf".*?(?<!\S)(?P<process>-?[0-9]+|:nemesis)\s+{_REST}")
 _LOGGED: Final = re.compile(r".*?\bjepsen\.util(?P<dash>\s+-\s+|:\s+)")
 _MEANT: Final = re.compile(r"-?[0-9]+(?:\s+:|\s*\Z)|\S+\s+:\S+\s+:")

@@ -168,7 +168,7 @@ def _no_vocabulary(target: Target, workload: Workload) -> UsageError:
 def _with_fix(
     error: UsageError, name: str, nemesis: Nemesis, target: Target, environment: Environment | None
 ) -> UsageError:
-    """Return the error for a nemesis that does not suit a target, with options that would."""
+    """Return the error for a nemesis that does not suit a target, and suggest better options."""
 
     def fits(other: Target, options: Mapping[str, Any]) -> None:
         case = Case(

@@ -14,9 +14,9 @@ class KnownDifference:
     """A difference between a target and its original that is intended or accepted, with the reason.
 
     `rows` are shell patterns of the names of rows on the page of `harness twin`, such as
-    `message/create/*`. `original` is the other target of the comparisons that have these rows.
-    `more` limits the difference to rows of which that side has the larger share, and `cases` to
-    cases with these names (shell patterns, too).
+    `message/create/*`. `original` is the other target of the comparisons that have these rows. If
+    `more` is given, only rows of which that side has the larger share are covered. `cases` are
+    patterns of the names of the cases that are covered.
     """
 
     name: str

@@ -105,9 +105,9 @@ class Names(types.SimpleNamespace):
 class NodeDebugger(pdb.Pdb):
     """A `Pdb` on the frames of one node.
 
-    In every frame, the user can name `env` (the node's `Env`), `tasks`, and `objects`, whose
-    attributes are the node's objects, by the names that `show NODE` prints. `quit` ends the replay,
-    and `continue` resumes it.
+    In every frame, the user can name `env` (the node's `Env`), `tasks` and `objects`. The
+    attributes of `objects` are the node's objects, under the names that `show NODE` prints. `quit`
+    ends the replay, and `continue` resumes it.
     """
 
     def __init__(

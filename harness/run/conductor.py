@@ -318,7 +318,7 @@ def _clients_of(aim: Aim, scene: Scene) -> list[str]:
 
 
 def _updated_by(event: ClusterEvent, scene: Scene) -> Scene:
-    """Return `scene` with a new leader, the node that reported in `event` that it leads."""
+    """Return `scene` with a new leader: the node whose `event` says that it leads."""
     term = event.data.get("term", 0)
     roles = scene.roles()
     if event.node not in roles.candidates or not isinstance(term, int):

@@ -167,9 +167,9 @@ async def probe(
     """Try the kinds of operations in order until one operation of each kind is served.
 
     `requests(attempt, retry)` makes the operations. A request that definitely did nothing is
-    retried. A request with an unknown outcome restarts the probe as the next `attempt`. Operations
-    that begin after the deadline show that the bound was passed. At most `late_tries_max` of them
-    may fail, so that each node can be asked once more.
+    retried. A request with an unknown outcome restarts the probe as the next `attempt`. The probe
+    goes on after the deadline, to show that the bound was really passed. At most `late_tries_max`
+    operations may then fail, so that each node can be asked once more.
     """
     kinds = [request.f for request in requests(0, 0)]
     missing = set(range(len(kinds)))

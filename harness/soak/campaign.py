@@ -81,7 +81,7 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """The values other than the case that decide which cases run; empty for a swarm."""
+        """The values that decide, together with the case, which cases run; empty for a swarm."""
         if self.search == SWARM:
             return ()
         return (self.search,) if self.search == UNIFORM else (self.search, str(self.first))
@@ -175,7 +175,7 @@ class Campaign:
                 self.tally.take(result)
                 continue
             self._journal.forget(result.seed)
-        # a lake does not have the states that runs reached
+        # A guided search takes no results from a lake, which lacks the states that runs reached.
         if self.sink is not None and not (fresh or self._guided):
             self._take_over(self.sink)
         if self.tally.seeds:

@@ -5,9 +5,9 @@ the seed. Two soaks with the same case digest write the same runs, so only one o
 time. If the code digest is also the same, the second soak continues where the first stopped. The
 range of seeds and the number of workers do not affect results, so they are not part of the digests.
 
-The code digest covers every file of `harness`, except the parts that workers never load, and of the
-packages of the plug-ins that the case names, whether they are built in or not. It also covers the
-versions of Python and of the libraries that affect results.
+The code digest covers every file of `harness`, except the parts that workers never load. It also
+covers every file of the packages whose plug-ins the case names, whether they are built in or not,
+and the versions of Python and of the libraries that affect results.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ UNDECIDED_MODEL: Final = "suggested-model"
 
 @dataclass(frozen=True, slots=True)
 class DoubtedCheck:
-    """The check by a guessed model, whose violations may show only that the guess is wrong."""
+    """The check by a guessed model. A violation may only show that the guess is wrong."""
 
     name: str
     check_guessed: PreparedCheck
@@ -80,7 +80,7 @@ def guessed(name: str, history: History, settings: ModelSettings) -> PreparedChe
 
 
 def require_decided(name: str, history: History, settings: ModelSettings, limit_s: float) -> None:
-    """Raise `UsageError` if another model may be meant that accepts the history."""
+    """Raise `UsageError` if the user may mean another model, by which the history is valid."""
     if load_model(name).milder is None and doubt_about(name, history) is None:
         return
     result, _ = guessed(name, history, settings).check(time_limit_s=limit_s, draw=False)

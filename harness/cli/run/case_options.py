@@ -159,7 +159,7 @@ def _add_plugin_options(parser: Parser, owner: str, name: str, options: Sequence
     group = parser.add_argument_group(f"options of the {owner} {name!r}")
     for option in options:
         if f"--{option.name}" == SYSTEM:
-            continue  # `--system` names a file, but this option holds the content of the file
+            continue  # the command line has its own `--system`, for the file with this content
         if f"--{option.name}" in taken:
             raise UsageError(
                 f"the {owner} {name!r} defines the option --{option.name}, which already exists"

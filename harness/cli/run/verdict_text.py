@@ -167,7 +167,7 @@ def _in_few_lines(result: CheckResult) -> list[str]:
 
 
 def _cut(text: str, most: int) -> str:
-    """Cut `text` to `most` characters, at a space if possible; a reason may quote whole tables."""
+    """Cut `text` to `most` characters, at a space if possible; long reasons quote whole tables."""
     if len(text) <= most:
         return text
     end = text.rfind(" ", most // 2, most)

@@ -99,11 +99,10 @@ class DockerCluster(RealCluster[DockerNode]):
         }
 
     def pids(self) -> dict[str, int]:
-        """Map each running node to the pid of its first process; the map is empty for a remote
-        engine.
+        """Map each running node to the pid of its first process, for measuring CPU starvation.
 
-        Nodes under a slow-CPU fault are left out, because waiting for a CPU is what the fault
-        causes.
+        A remote engine has no pids here. A node under a slow-CPU fault is left out, because it
+        waits for a CPU on purpose.
         """
         up = {
             n: node.incarnation

@@ -231,7 +231,7 @@ class FuseDisk:
         try:
             return mounted_at(path, pid) == f"{SOURCE}{self.node}"
         except OSError:
-            return True  # the process has ended, or this user may not inspect it
+            return True  # unknown: the process has ended, or this user may not inspect it
 
     async def close(self) -> None:
         """Kill the server and unmount the disk; raises `InfrastructureError` if that fails."""

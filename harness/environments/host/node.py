@@ -181,7 +181,7 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
     try:
         await main_task
     except BaseException as error:  # noqa: BLE001 - every end of main but a stop is a panic
-        # The target cancelled its own entry, which is a panic.
+        # Only a cancellation after SIGTERM is a stop. The target may also cancel its own entry.
         if not (output.asked_to_end and isinstance(error, asyncio.CancelledError)):
             output.panic("main", error)
     if output.asked_to_end:

@@ -144,7 +144,7 @@ class CallingAddress:
                 return None
             end = _checked(_libc.syscall(_PIDFD_GETFD, process, ctypes.c_int(descriptor), 0))
         try:
-            # A Python `socket` might change the flags of the node's socket.
+            # Call libc, because a Python `socket` might change the flags of the node's socket.
             if detour is not None:
                 failed = _libc.connect(end, detour, len(detour)) < 0
                 return -ctypes.get_errno() if failed else 0

@@ -206,7 +206,7 @@ class Child:
         # Some programs, such as PostgreSQL, put their children into other process groups.
         # PostgreSQL itself passes on SIGTERM, but it cannot pass on SIGKILL or SIGSTOP.
         others = procfs.outside_group(self._popen.pid) if number in _FOR_ALL else []
-        # No other process gets this pid before the driver has waited for the child.
+        # This is safe: no other process gets this pid before the driver has waited for the child.
         try:
             os.killpg(self._popen.pid, number)
         except ProcessLookupError:

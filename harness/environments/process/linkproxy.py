@@ -117,7 +117,7 @@ class LinkProxy:
         return interference(LINK_PROXY, wanted=NodeState.RUNNING, stopped=stopped)
 
     def withheld(self, address: str) -> Interference | None:
-        """Return the interference if the harness's server held or dropped connections to it."""
+        """Return the interference if the server held or dropped connections to `address`."""
         return None if self._output is None else self._output.withheld(address)
 
     async def close(self, run_id: str) -> None:

@@ -206,7 +206,7 @@ class LinkFaults:
                             place.proxy, toxic.name, kind, place.stream, attributes
                         )
                     except BaseException:
-                        # the toxics are incomplete, but no other program changed them
+                        # so that no other program is blamed for the missing toxics
                         fault.undone = True
                         raise
 

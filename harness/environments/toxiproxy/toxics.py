@@ -123,7 +123,7 @@ class ResetPeer(Toxic, frozen=True):
     timeout: int = 0
 
     async def pipe(self, stub: Stub) -> None:
-        # both directions, so that neither end sees an orderly close
+        # Reset both directions, so that neither end sees an orderly close.
         await stub.receive()
         await asyncio.sleep(self.timeout / 1000)
         stub.reset()

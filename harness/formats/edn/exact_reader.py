@@ -91,7 +91,7 @@ class ExactReader:
             return
         end = match.end()
         if end == len(self.text) and not self.final:
-            # if the comment continues in the next block, that block must begin with it, too
+            # The comment may continue in the next block, so read it there again from its beginning.
             line = self.text.rfind("\n", self.position, end) + 1
             comment = self.text.find(";", max(line, self.position), end)
             if comment >= 0:

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from harness.errors import InfrastructureError
 from harness.support.cache_dir import cache_folder
 
-SUITE: Final = "bookworm"  # Debian 12 has Python 3.11, as `PYTHON_VERSION` says
+SUITE: Final = "bookworm"  # Debian 12 has Python 3.11, like `image.PYTHON_VERSION`
 PACKAGES: Final = ("ca-certificates", "iproute2", "iptables", "libfaketime", "python3")
 _EXCLUDED: Final = (
     *("./proc/*", "./sys/*", "./dev/*", "./var/cache/apt/*", "./var/lib/apt/lists/*"),

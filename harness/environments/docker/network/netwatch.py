@@ -164,7 +164,7 @@ def _drain(source: socket.socket) -> None:
             pass
     except BlockingIOError:
         pass
-    except OSError:  # ENOBUFS: the kernel has dropped further notifications
+    except OSError:  # ENOBUFS: some notices are lost, but the whole state is read next
         pass
 
 

@@ -181,7 +181,7 @@ class Scheduler:
 
     @property
     def puzzled(self) -> bool:
-        """Whether a waiting packet has a mark bit that is in no rule that was read so far."""
+        """Whether a waiting packet has a mark bit that occurs in none of the rules read so far."""
         return bool(self._unknown)
 
     def next_due_s(self) -> float | None:
@@ -373,7 +373,7 @@ def _drained(source: socket.socket) -> Iterator[bytes]:
             yield source.recv(_READ_BYTES)
         except BlockingIOError:
             return
-        except OSError:  # ENOBUFS: the kernel has dropped further notifications
+        except OSError:  # ENOBUFS: some notices are lost, which counts as one
             yield b""
 
 

@@ -92,7 +92,7 @@ def main(words: list[str]) -> int:
         if words[0] == "lay":
             print("\n".join(lay([json.loads(word) for word in words[1:]])))  # noqa: T201 - to a shell
         else:
-            heal([word for word in words[1:] if word != "-e"])  # `-e` is an option of grep
+            heal([word for word in words[1:] if word != "-e"])  # skip grep's option `-e`
             print(SERVED)  # noqa: T201
     except (OSError, RefusedError) as error:
         if words[0] == "heal" and isinstance(error, ConnectionRefusedError):

@@ -158,7 +158,7 @@ class DockerNode(RealNode):
             target=self._read, args=(incarnation, attachment), name=f"log-{name}", daemon=True
         )
         self.reader.start()
-        # without a pid, a lack of CPU time is not noticed
+        # An error is harmless here: without a pid, only a lack of CPU time is not noticed.
         with contextlib.suppress(InfrastructureError):
             state = await self._state()
             incarnation.pid = None if state is None else state.pid
