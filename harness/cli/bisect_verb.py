@@ -39,7 +39,8 @@ def main(arguments: Sequence[str]) -> int:
     case = load_case(parsed.case)
     if case.seed + parsed.seeds > _SEED_END:
         raise UsageError(
-            f"the case has the seed {case.seed}; with --seeds it must stay below 2**63"
+            f"the case has the seed {case.seed}, and --seeds is {parsed.seeds}; all seeds must be "
+            "below 2**63"
         )
     repository = Repository(parsed.repo)
     good = repository.commit(parsed.good, "GOOD")

@@ -368,7 +368,7 @@ def leftovers() -> Iterator[tuple[ProcessId, str, str]]:
 
 
 def _marked() -> Iterator[tuple[ProcessId, str, str, str]]:
-    """Yield (process, run id, controller, role) for all processes of runs that can be read."""
+    """Yield (process, run id, controller, role) for each process that belongs to a run."""
     for process in procfs.all_processes():
         environment = procfs.environment_of(process.pid)
         run_id, controller = environment.get(RUN_VARIABLE), environment.get(CONTROLLER_VARIABLE)

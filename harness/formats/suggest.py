@@ -85,7 +85,7 @@ class _Words:
         return [item for item in items if len(item) == 3 and isinstance(item[0], str)]
 
     def are_transactions(self) -> bool:
-        """Whether a model of transactions has any of the micro-operations."""
+        """Whether a model of transactions knows any of the history's micro-operations."""
         return any(f in _KNOWN for f, _, _ in self.micro())
 
     def none(self, why: str) -> UsageError:

@@ -210,7 +210,10 @@ class FuseDisk:
 
     @contextlib.asynccontextmanager
     async def hurried(self, *, after_s: float = 0.0) -> AsyncIterator[None]:
-        """Release delayed requests from `after_s` on, since they keep the node from dying."""
+        """Release delayed requests inside this context, so that the node can die.
+
+        The first `after_s` seconds are left to requests that end by themselves.
+        """
 
         async def hurry() -> None:
             await asyncio.sleep(after_s)

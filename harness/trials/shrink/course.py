@@ -119,8 +119,8 @@ def _first_failure(
                 each = msgspec.structs.replace(undrawn(each), faults=None)
             planned = plan_case(each, environment).case
             planned = msgspec.structs.replace(planned, draw=0, drawn={}, given=())
-            # Shorter runs are tried only for a known kind, and only with the first seed: others
-            # seldom fail.
+            # Shorter runs are tried only for a known kind, and only with the first seed: with
+            # other seeds they seldom fail.
             early = kind is not None and number == 0
             for run in (*(load.beginnings(planned) if early else ()), planned):
                 if first is not None:

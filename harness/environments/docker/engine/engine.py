@@ -203,7 +203,7 @@ class Engine:
     @classmethod
     @contextlib.contextmanager
     def connected(cls) -> Iterator[Engine]:
-        """Connect to the engine; raises `InfrastructureError` if it does not answer in seconds."""
+        """Connect to the engine; raises `InfrastructureError` if it does not answer soon."""
         engine = cls()
         try:
             with engine._translated("reach the engine"), engine._patient(_PING_TIMEOUT_S):
