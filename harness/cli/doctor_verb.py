@@ -37,7 +37,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the report; return 0 if all required parts and any real environment work, else 1."""
+    """Print the report; return 1 if a required part or every real environment fails, else 0."""
     parser = Parser(
         prog="harness doctor",
         description="Show what works on this machine and how to fix the rest.",

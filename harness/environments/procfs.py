@@ -301,7 +301,7 @@ def oom_kills() -> int | None:
 
 
 def remove_shared_memory(process: ProcessId) -> int:
-    """Remove the System V shared memory of a dead or dying process; returns how many segments.
+    """Remove the System V shared memory of a dead or dying process; returns the number of segments.
 
     A killed PostgreSQL leaves a segment behind. It removes the segment only when it starts again on
     the same data, which it never does after the last kill of a run. A machine has room for some

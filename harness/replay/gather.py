@@ -93,7 +93,7 @@ def _due(deployment: Deployment, stop: Stop) -> list[Entry]:
 
 
 def _sleeps(due: Iterable[Entry]) -> dict[int, float]:
-    """Map the `id` of each future that a timer ends to when this happens, in seconds of the run."""
+    """Map the `id` of each future that a timer ends to the timer's time, in seconds of the run."""
     return {
         id(value): at_ns / NS_PER_S
         for at_ns, _, action, timer in due

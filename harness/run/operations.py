@@ -58,11 +58,11 @@ async def _restart(cluster: Deployed, node: str, variant: str) -> bool:
 async def _rolling_restart(
     what: Operate, nodes: Sequence[str], cluster: Deployed, system: System
 ) -> str | None:
-    """Restart the nodes gracefully, one after the other, as `what.variant` if it is given.
+    """Restart the nodes gracefully, one after the other.
 
-    The next node follows when the system is ready again, or after a time limit: an impatient
-    administrator continues even if a fault keeps the system from becoming ready. A node that is
-    down is skipped.
+    They start as the variant `what.variant`, if one is given. The next node follows when the system
+    is ready again, or after a time limit: an impatient administrator continues even if a fault
+    keeps the system from becoming ready. A node that is down is skipped.
     """
     done = []
     for node in nodes:

@@ -95,8 +95,8 @@ class _Holder:
 def _watch_starter(place: Place, deployed: threading.Event) -> None:
     """Shut down if the command that started this holder ends before it has confirmed the cluster.
 
-    One signal ends a finished deployment. A deployment in progress needs a second signal, and so
-    does a run, to end without being healed first (`environments.host.session`). The second signal
+    One signal ends a finished deployment. A deployment in progress needs a second signal. So does a
+    run, which then ends without being healed first (`environments.host.session`). The second signal
     has a different number, so that the kernel does not merge the two.
     """
     if os.read(0, len(STAY)) != STAY:

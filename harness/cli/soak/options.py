@@ -93,7 +93,7 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def words_of_case(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments that `harness run` takes as well, for replaying a seed."""
+    """Return the arguments that `harness run` also takes, to replay a seed with them."""
     work = Parser(add_help=False)
     _add_work(work)
     add_place(work)

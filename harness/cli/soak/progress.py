@@ -68,7 +68,7 @@ class SoakProgress:
         return self._run
 
     def take(self, result: SeedResult) -> None:
-        """Record that a seed has ended. Print a failure, up to `FAILURES_SHOWN_MAX` of them."""
+        """Record that a seed has ended. Print its failure, unless there were too many."""
         self._running.pop(result.seed, None)
         if self._run is not None:
             self._run.finish()

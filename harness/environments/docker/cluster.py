@@ -112,7 +112,7 @@ class DockerCluster(RealCluster[DockerNode]):
         return {name: run.pid for name, run in up.items() if run is not None and run.pid}
 
     async def usage(self, node: str) -> Usage:
-        """Return the memory and disk use of the node's processes, without its volume's size."""
+        """Return the memory and disk use of the node's processes; the volume does not count."""
         return await self._in_thread(self._engine.usage, self._node(node).container)
 
     def data_place(self, node: str) -> str:

@@ -21,7 +21,11 @@ _CAPABILITIES: Final = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
 
 
 def find_binary() -> str | None:
-    """Find `fusedisk`, if it exists: by its environment variable, by `make native`, or in PATH."""
+    """Return the path of the program: as `HARNESS_FUSEDISK` says, where `make native` puts it, or
+    on PATH.
+
+    Returns `None` if it is in none of these places.
+    """
     override = os.environ.get(_OVERRIDE)
     if override is not None:
         return shutil.which(override)

@@ -176,7 +176,7 @@ class FuseDisk:
     # --- the verbs ----------------------------------------------------------------------------
 
     async def worsen_disk(self, quality: DiskQuality) -> int:
-        """Set the faults of the disk. They are in effect at return (see `Controls.worsen_disk`)."""
+        """Set the faults of the disk. They are in effect on return (see `Controls.worsen_disk`)."""
         quality.check()
         if quality.bitrot:
             raise env_nodes_only("bit rot", [self.node])

@@ -71,8 +71,7 @@ def find_library() -> Path | None:
 
 
 def preload(library: str, node: str, folder: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that load libfaketime, as an addition to the variables `given` of a
-    node.
+    """Return the variables that load libfaketime, to add to the node's variables `given`.
 
     `folder` is the node's shared memory.
     """

@@ -155,8 +155,8 @@ class RealNetwork:
     """The network of one node (see `harness.env.Network`).
 
     `listen` maps the node's declared ports to the host and TCP port to bind. `connect` maps
-    `node:port` to the host and TCP port at which this node reaches the peer, which are usually a
-    link proxy's.
+    `node:port` to the host and TCP port at which this node reaches the peer. These are usually the
+    host and port of a link proxy.
     """
 
     def __init__(

@@ -203,10 +203,9 @@ def _unhandled(output: _Output, context: dict[str, Any]) -> None:
 
 
 def _read_file(path: str | None) -> NodeFile:
-    """Read a node's parameters from the file `path`, or without it from the variable
-    `HARNESS_NODE`.
+    """Read a node's parameters from the file `path`; if it is `None`, from `HARNESS_NODE`.
 
-    The variable is the same at each start, so these parameters get a unique boot number: random
+    This variable is the same at each start, so its parameters get a unique boot number: random
     numbers depend on it, and must differ after a restart.
     """
     try:

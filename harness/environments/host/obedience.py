@@ -124,7 +124,7 @@ class Obedience:
                 self._read(loop, self._descriptor)
 
     def report(self) -> None:
-        """Report, as an answer with the number 0, how many disk requests faults affected."""
+        """Report how many disk requests faults have affected, as an answer with the number 0."""
         self._touched += self._trouble.touched()
         self._answer(0)
 

@@ -378,7 +378,7 @@ class ProcessNode(RealNode):
             self._processor.begin()
 
     async def _is_stopped(self, child: Child, *, stopped: bool) -> bool:
-        """Wait until `child` is stopped, or runs if not `stopped`; false if it has ended."""
+        """Wait until `child` is stopped (or runs, if not `stopped`); false if it has ended."""
         try:
             await child.wait_stopped(stopped=stopped)
         except InfrastructureError:

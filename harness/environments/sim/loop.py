@@ -252,7 +252,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         return None
 
     def die(self) -> None:
-        """End the node: discard its ready callbacks, so that the world skips its timers."""
+        """End the node: discard its ready callbacks. The world skips timers of a dead node."""
         self.alive = False
         self.ready.clear()
 

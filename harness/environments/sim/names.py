@@ -49,7 +49,7 @@ class Names:
         return name if name in self._addresses else None
 
     def binds(self, host: str | None, node: str) -> str:
-        """Return the local address that a node binds for `host`; raises `OSError`."""
+        """Return the node's address to bind for `host`; raises `OSError` if it has none."""
         if not host or host in _ANY:
             return _ANY[0]
         if host in _LOOPBACK or host.startswith("127."):

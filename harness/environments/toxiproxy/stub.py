@@ -49,7 +49,7 @@ class Counters:
 
 
 class Toxic(msgspec.Struct, frozen=True):
-    """The attributes of a toxic, as in the API, and its effect. This base class has none."""
+    """The attributes of a toxic, as in the API, and its effect. This base class has neither."""
 
     buffer_chunks: ClassVar[int] = 1
     """How many chunks may wait before this toxic; with more, the previous stage must wait."""

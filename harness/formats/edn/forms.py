@@ -197,8 +197,7 @@ class _Stream:
         return None
 
     def _whole(self) -> int:
-        """Return the length of the complete forms in the buffer, after filling it with at least
-        one.
+        """Read until the buffer has a complete form; returns the length of all that it has.
 
         Returns 0 for forms without brackets: only the exact reader finds where they end.
         """

@@ -20,7 +20,7 @@ _SLUG_CHARACTERS_MAX: Final = 60
 
 
 class Part(enum.Enum):
-    """The purpose of a node's container or volume. The name of the object ends with it."""
+    """The purpose of a node's container or volume. Its name ends with the member's value."""
 
     NODE = ""
     KEEPER = ".net"  # the container that owns the node's network namespace

@@ -174,7 +174,10 @@ def _say(**lists: list[str]) -> None:
 
 
 def watch(first: list[str] | None) -> None:
-    """Print the state, unless `first` has it, and then each change since, until the input ends."""
+    """Print how the state differs from `first` after each change, until the input ends.
+
+    If `first` is `None`, it is the present state, which is printed before.
+    """
     looks = {_notices(_NETLINK_ROUTE, _ROUTE_GROUPS): _interfaces}
     # Without nftables, there are no rules to watch, and the harness cannot cut links.
     with contextlib.suppress(OSError):

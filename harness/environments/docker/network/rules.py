@@ -104,7 +104,7 @@ def comment_of(fault: str) -> str:
 
 
 def _matching(link: Link, addresses: dict[str, str]) -> tuple[str, str]:
-    """Return the chain and the match for a link's packets; `addresses` is by node or client."""
+    """Return the chain and the match for a link's packets; `addresses` maps nodes and clients."""
     if is_client(link.destination):
         return "OUTPUT", f"-d {addresses[link.destination]}/32"
     return "INPUT", f"-s {addresses[link.source]}/32 ! -i lo"

@@ -308,7 +308,7 @@ def _sys_module(process: Process, modules: Modules) -> ModuleType:
 
 
 def pretended(process: Process) -> dict[str, Callable[..., Any]]:
-    """Return the functions that shared modules get in place of guarded ones (see `tripwires`)."""
+    """Map each guarded function (see `tripwires`) to the one that shared modules get instead."""
     pretend = {f"time.{name}": each for name, each in process.clocks.functions().items()}
     for name in ("random", "randrange", "randint", "uniform", "choice", "choices", "shuffle"):
         pretend[f"random.{name}"] = getattr(process.random, name)
