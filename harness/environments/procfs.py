@@ -177,9 +177,9 @@ def is_of_container(pid: int, container_id: str) -> bool:
 def threads(pid: int, *, descendants: bool) -> dict[ThreadId, Scheduled]:
     """Return the scheduler's statistics of a process's threads.
 
-    With `descendants`, those of its descendants are included. The result is empty if the process is
-    gone, or if the kernel lacks the statistics (CONFIG_SCHED_INFO). It may lack a child if a
-    sibling ends at the same moment. See proc(5), and /proc/PID/schedstat in
+    With `descendants`, the threads of its descendants are included. The result is empty if the
+    process is gone, or if the kernel lacks the statistics (CONFIG_SCHED_INFO). It may lack a child
+    if a sibling ends at the same moment. See proc(5), and /proc/PID/schedstat in
     Documentation/scheduler/sched-stats.rst.
     """
     scheduled: dict[ThreadId, Scheduled] = {}

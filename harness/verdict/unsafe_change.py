@@ -38,7 +38,7 @@ _BY_OWN_RULES: Final = frozenset({"crash", "liveness"})
 
 
 class _Excuse(NamedTuple):
-    """A reason to excuse invalid results from op `begin` on, except those of `exempt` checkers."""
+    """A reason to excuse invalid results from op `begin` on, unless the checker is `exempt`."""
 
     begin: int
     why: str

@@ -71,7 +71,7 @@ class RealNode(ABC):
 
     @abstractmethod
     async def _prepare(self) -> None:
-        """Prepare what an incarnation as `variant` needs, such as files or a container."""
+        """Prepare what an incarnation as `self.variant` needs, such as files or a container."""
 
     @abstractmethod
     async def _run_setup(self) -> None:
