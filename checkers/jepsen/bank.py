@@ -15,6 +15,9 @@ stated total, the most frequent total among the reads counts as right. If all re
 on a different total, or on different accounts, the set-up may have opened the accounts differently,
 so the verdict is `unknown`.
 
+Old tests of Jepsen (Galera, CockroachDB) list the balances without accounts: `[10 10 10]`. Then an
+account is a position.
+
 Differences from Jepsen: the total and the accounts may be left out. A history is `unknown` if it
 has no reads, or no transfer that may have taken effect.
 """
@@ -41,7 +44,14 @@ from harness.vocabularies.edn import members
 NAMED_MAX: Final = 8
 _FIELDS: Final = frozenset({"from", "to", "amount"})
 _VALUES: Final = "transfer with {from, to, amount}, where amount is a whole number, and read"
-_ANSWERS: Final = "reads that are answered with a whole number for each account, or pairs of both"
+_ANSWERS: Final = (
+    "reads that are answered with a whole number for each account, pairs of both, or a list of "
+    "balances"
+)
+
+
+class _Listed(dict[str, int | None]):
+    """The balances of a read that lists them without their accounts, by position."""
 
 
 class BankModel(StepsModel, version="1", milder="bank-overdraft"):
@@ -104,6 +114,9 @@ class BankModel(StepsModel, version="1", milder="bank-overdraft"):
         strange = self._misplaced(reads, findings)
         for read in reads:
             self._judge_balances(read, strange, findings)
+        sizes = sorted({len(read.answer) for read in reads if isinstance(read.answer, _Listed)})
+        if len(sizes) > 1:
+            findings.gap(f"some reads list {sizes[0]} balances, and others {sizes[-1]}")
         whole = [read for read in reads if None not in read.answer.values()]
         total = self._judge_totals(whole, findings)
         if not reads:
@@ -188,6 +201,8 @@ class BankOverdraft(BankModel, version="1", milder=None):
 
 
 def _balances(answer: Any) -> dict[str, int | None]:
+    if isinstance(answer, list) and all(each is None or type(each) is int for each in answer):
+        return _Listed((str(place), balance) for place, balance in enumerate(answer))
     rows: list[Any] | None
     if isinstance(answer, Mapping) and members(answer) is None:
         rows = [list(item) for item in answer.items()]

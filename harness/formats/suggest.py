@@ -7,6 +7,7 @@ model. A wrong guess could report a violation in a correct system, or none in a 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any, Final
@@ -130,6 +131,8 @@ def _register(words: _Words) -> str:
         if members(value) is not None:
             pair = _is_list(value) and len(value) == 2
             keys = "; if values are [key value], say --independent" if pair else ""
+            if words.asked("write") and all(map(is_scalar, words.asked("write"))):
+                keys += "; if reads show all written values, say --model causal-reverse"
             raise words.none(
                 f"{clipped(repr(value), 80)} is a collection, which no register holds{keys}"
             )
@@ -259,13 +262,27 @@ def _set(words: _Words) -> str:
     added = [exact(value) for value in asked]
     if not words.answers("read") and len(set(added)) < len(added):
         raise words.none("no read is answered, and elements are added twice, as to a counter")
+    _refuse_lists(words, added)
     return "set"
+
+
+def _refuse_lists(words: _Words, added: Sequence[Any]) -> None:
+    """Raise `UsageError` if a read shows an element twice that was added twice, as to a list."""
+    times = Counter(added)
+    for value in words.answers("read"):
+        for each, count in Counter(map(exact, members(value) or ())).items():
+            if 1 < count <= times[each]:
+                raise words.none(
+                    f"{shown(each)} was added {times[each]} times, and a read shows it {count} "
+                    "times, as in a list; if it is a set: set-full or set"
+                )
 
 
 def _broadcast(words: _Words) -> str:
     for value in words.answers("read"):
         if members(value) is None:
             raise words.none(f"a read is answered with {shown(value)}, which lists no messages")
+    _refuse_lists(words, [exact(value) for value in words.asked("broadcast")])
     return "set-full"
 
 
@@ -324,8 +341,12 @@ def _queue(words: _Words) -> str:
 
 def _bank(words: _Words) -> str:
     for value in words.answers("read"):
-        if not isinstance(value, Mapping) or members(value) is not None:
+        numbers = _is_list(value) and all(type(each) is int for each in value)
+        if not numbers and (not isinstance(value, Mapping) or members(value) is not None):
             raise words.none(f"{clipped(repr(value), 80)} does not map accounts to balances")
+    for value in words.asked("transfer"):
+        if not isinstance(value, Mapping):
+            raise words.none(f"{clipped(repr(value), 80)} is not a transfer between two accounts")
     return "bank"
 
 

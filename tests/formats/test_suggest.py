@@ -53,6 +53,9 @@ ADDED = did("add", 1)
         ([*did("add", [1, 1]), *did("read", None, [[1, 1]])], "set"),
         ([*ADDED * 2_000, *did("read", None, 2_000)], "counter"),
         (did("read", None, {"0": 10}) + did("transfer", {"from": 0}), "bank"),
+        (did("read", None, [10, 10]) + did("transfer", {"from": 0}), "bank"),
+        ([*ADDED, *ADDED, *did("read", None, [1])], "set"),
+        ([*ADDED, *did("read", None, [1, 1])], "set"),
         (
             did("txn", [["w", 1, 2]])
             + did("txn", [["r", 1, None], ["r", 2, None]], [["r", 1, 2], ["r", 2, None]]),
@@ -99,6 +102,13 @@ def test_values_and_answers_agree_with_the_model(lines, model):
         (did("txn", [[":sent", 1, 2]], [[":sent", 1, [0, 2]]]), "micro-operations such as"),
         (did("read", 4, [4, ["4_0", None, "4_2"]]), "is a collection"),
         (did("broadcast", 1) + did("read", None, 1), "lists no messages"),
+        # a list, or a bag
+        ([*ADDED, *ADDED, *did("read", None, [1, 1])], "as in a list"),
+        (did("broadcast", 1) * 2 + did("read", None, [1, 2, 1]), "as in a list"),
+        # the ledger of Stolon's test
+        (did("transfer", [3, 10]), "not a transfer between two accounts"),
+        # CockroachDB's comments
+        (did("write", [0, 1]) + did("read", [0, None], [0, {SET: [1]}]), "causal-reverse"),
         # as in Hazelcast's tests: no fence, a semaphore, a lock that returns a token, tryLock
         (did("acquire", "u1", {"client": "c", "fence": 0, "uid": "u1"}), "may name clients"),
         (did("acquire", {"permits": 2}), "may name clients"),

@@ -102,6 +102,9 @@ TABLES = {
     "bank": """
         1 read -> {'0': 10, '1': 10}; MOVED; SEEN => valid
         1 read -> [[0, 10], [1, 10]]; MOVED; SEEN => valid
+        1 read -> [10, 10]; MOVED; 1 read -> [5, 15] => valid
+        1 read -> [10, 10]; MOVED; 1 read -> [5, 15]; 1 read -> [5, 10] => invalid wrong-total 6 0
+        1 read -> [20, 0]; MOVED; 1 read -> [20] => unknown # a row is missing
         MOVED; SEEN; SEEN; 1 read -> {'0': 5, '1': 10} => invalid wrong-total 6 2
         MOVED; SEEN => unknown nothing-observed # one read cannot be wrong
         SEEN; SEEN => unknown nothing-observed # nothing moved
@@ -234,7 +237,7 @@ REFUSED = {
     "bank": (
         "0! transfer {'from': 0, 'to': 1}",
         "0! transfer {'from': 0, 'to': 1, 'amount': '5'}",
-        *("0 read", "0 read -> {'0': 'x'}", "0 read -> [[0, 1], [0, 2]]", "0 read -> [1, 2]"),
+        *("0 read", "0 read -> {'0': 'x'}", "0 read -> [[0, 1], [0, 2]]", "0 read -> [1, 'x']"),
     ),
     QUEUES: ("0! enqueue", "0 drain -> 3", "0! deq; 0+ drain [3]"),
     "unique-ids": ("0 generate",),
