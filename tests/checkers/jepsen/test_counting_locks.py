@@ -208,6 +208,24 @@ CASES = [
     ("semaphore 2", [*got(0), *got(0), *got(1, 0, "n2")], INVALID),
     ("semaphore 3", [("0!", "acquire", 2), ("0+", "acquire", True), *got(1), *got(2)], INVALID),
     ("semaphore 3", [("0!", "acquire", {"permits": 3}), ("0+", "acquire", None), *got(1)], INVALID),
+    # a release by an unknown client may be of any permit, but there is only one such release
+    (
+        "owned-semaphore 2",
+        [
+            *(*got(0), *did(7, "acquire", kind="?"), *did(8, "release", kind="?")),
+            *(*got(2, 0, "n3"), *did(1, "release", "n2")),
+        ],
+        VALID,
+    ),
+    (
+        "owned-semaphore 2",
+        [
+            *(("0!", "acquire", 2), ("0+", "acquire", {"client": "n1"})),
+            *(*did(8, "release", kind="?"), *got(1, 0, "n2"), *did(1, "release", "n2")),
+            *(("0!", "release", 2), ("0+", "release", {"client": "n1"})),
+        ],
+        INVALID,
+    ),
     ("owned-semaphore 1", [*did(0, "acquire", kind="?"), *did(5, "release", "n2")], VALID),
 ]
 
