@@ -106,8 +106,8 @@ class SemaphoreModel(CountingLock, version="1"):
         del operations
         if self.limit is None:
             raise UsageError(
-                f"the model {self.name} needs the number of permits, which no history says: give "
-                "--initial N"
+                f"the model {self.name} needs the number of permits, which no history says: use "
+                "harness check --initial N (an import keeps no number)"
             )
         return Semaphore(self.limit, owned=self.owned)
 

@@ -131,7 +131,7 @@ def _register(words: _Words) -> str:
         if members(value) is not None:
             pair = _is_list(value) and len(value) == 2
             keys = "; if values are [key value], say --independent" if pair else ""
-            if words.asked("write") and all(map(is_scalar, words.asked("write"))):
+            if _show_writes(words):
                 keys += "; if reads show all written values, say --model causal-reverse"
             raise words.none(
                 f"{clipped(repr(value), 80)} is a collection, which no register holds{keys}"
@@ -141,6 +141,13 @@ def _register(words: _Words) -> str:
                 f"{clipped(repr(value), 80)} is more than a register holds; it may be a bank"
             )
     return "cas-register"
+
+
+def _show_writes(words: _Words) -> bool:
+    """Whether each read shows a collection of values that were written."""
+    writes = set(map(exact, words.asked("write")))
+    shown_values = [members(value) for value in words.answers("read")]
+    return all(each is not None and writes.issuperset(map(exact, each)) for each in shown_values)
 
 
 def _may_be_forks(words: _Words) -> bool:
