@@ -152,9 +152,8 @@ class ReentrantLock(Model[Locked, Request, Fence]):
             times = state.times - 1
             if times < 0:
                 return None
-            return (
-                state._replace(owner=owner, times=times) if times else Locked(highest=state.highest)
-            )
+            free = Locked(highest=state.highest)
+            return state._replace(owner=owner, times=times) if times else free
         if state.times == self.limit:
             return None
         if state.fence is None:
