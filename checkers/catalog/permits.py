@@ -45,6 +45,7 @@ from checkers.catalog.models.types import (
 from checkers.catalog.sentences import sentence
 from checkers.linearizability import UNKNOWN, Operation
 from checkers.linearizability.partial import Fact, PartialOutcome, find_relaxed_order, states_along
+from checkers.linearizability.partial_search import STEPS_MAX
 from checkers.verdict.search import Relaxed, under_permits
 from harness.ops import CheckResult, History, OpType
 from harness.permits import (
@@ -62,6 +63,11 @@ from harness.timeline import power_cuts
 KNOWN: Final = (STALE_READ, TORN_LIST, NAME_GAP, DIRTY_CREATE, DDL_TWICE, LOST_AFTER_POWER_CUT)
 ALONE_SHARE: Final = 0.15
 """The share of the remaining time for trials of single permits, before all are tried together."""
+ALONE_STEPS_MAX: Final = STEPS_MAX // 16
+"""The maximum number of steps of each trial of a single permit.
+
+An order is mostly found soon or not at all. All permits together then have enough time.
+"""
 Span = tuple[float, float]
 """The call and the return of an operation, as indices of ops."""
 
@@ -105,7 +111,8 @@ def judge_permitted(
         last = number == len(trials) - 1
         left_s = max(0.0, end_s - time.monotonic())
         until_s = time.monotonic() + (left_s if last else ALONE_SHARE * left_s)
-        relaxed = _History(history, chosen).judge(until_s)
+        steps_max = STEPS_MAX if last else ALONE_STEPS_MAX
+        relaxed = _History(history, chosen).judge(until_s, steps_max)
         if relaxed.counts is not None:
             break
     return relaxed
@@ -254,7 +261,7 @@ class _History:
 
     # --- judging -------------------------------------------------------------------------------
 
-    def judge(self, end_s: float) -> Relaxed:
+    def judge(self, end_s: float, steps_max: int = STEPS_MAX) -> Relaxed:
         """Until the time `end_s`, search for an order that explains all answers.
 
         Count how often that order uses each permit.
@@ -280,6 +287,7 @@ class _History:
                 end_s=end_s,
             ),
             ruled_out=DeadEnds(model, self.operations).after_step,
+            steps_max=steps_max,
         )
         stuck = None if outcome.stuck is None else self.operations[outcome.stuck].id
         if outcome.order is None:
@@ -288,7 +296,7 @@ class _History:
         return Relaxed(counts, True, examples, outcome.steps)
 
     def _hint(self, index: int) -> tuple[int, int]:
-        pair = self._converted.pairs.get(index)
+        pair = self._converted.pairs.get(self._converted.seen_creates.get(index, index))
         done = None if pair is None else pair.completion
         value = done.value if done and isinstance(done.value, dict) else {}
         term, revision = value.get("term"), value.get("revision")

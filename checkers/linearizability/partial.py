@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, TypeAlias
 from checkers.linearizability.model import Model, Operation
 from checkers.linearizability.partial_search import (
     HELD_BYTES_MAX,
+    STEPS_MAX,
     Hint,
     RuledOut,
     Search,
@@ -80,6 +81,7 @@ def find_partial_order(
     backs: int = 0,
     held_bytes_max: int = HELD_BYTES_MAX,
     ruled_out: RuledOut | None = None,
+    steps_max: int = STEPS_MAX,
 ) -> PartialOutcome:
     """Find a legal order of all operations that returned and of some of the others.
 
@@ -92,11 +94,20 @@ def find_partial_order(
     wrote or saw last.
     `end_s` is the deadline on the monotonic clock.
     `backs` is the mask of the operations that are rollbacks.
-    `ruled_out` lets the search skip states that cannot lead to a legal order. It is ignored if
-    there are rollbacks.
+    `ruled_out` lets the search skip states that cannot lead to a legal order. It need not consider
+    rollbacks.
     """
     search = Search(
-        model, operations, before, chains, hints, end_s, backs, held_bytes_max, ruled_out
+        model,
+        operations,
+        before,
+        chains,
+        hints,
+        end_s,
+        backs,
+        held_bytes_max,
+        ruled_out,
+        steps_max,
     )
     try:
         order = search.run()
@@ -145,6 +156,7 @@ def find_relaxed_order(
     end_s: float,
     guess: Guess | None = None,
     ruled_out: RuledOut | None = None,
+    steps_max: int = STEPS_MAX,
 ) -> PartialOutcome:
     """Find a legal order in real time in which stale answers may miss changes of later terms.
 
@@ -179,6 +191,7 @@ def find_relaxed_order(
         end_s=end_s,
         backs=backs,
         ruled_out=ruled_out,
+        steps_max=steps_max,
     )
 
 

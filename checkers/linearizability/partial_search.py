@@ -2,8 +2,8 @@
 
 Backtracking revises the last choices first, although an early choice may be the wrong one: often
 only much later operations show that a power cut lost a state. So each of the first walks may take
-an unlikely choice at only a few points, but at any depth (limited discrepancy search, Harvey and
-Ginsberg, IJCAI 1995). The last walk may do so at every point.
+an unlikely choice at only a few nearby points, but at any depth (limited discrepancy search, Harvey
+and Ginsberg, IJCAI 1995). The last walk may do so at every point.
 
 Hints say which choices are likely. A hint comes from an entry of the target's log that an answer
 names. It only affects the order of trials.
@@ -12,6 +12,7 @@ names. It only affects the order of trials.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,8 +33,10 @@ DISCREPANCIES: Final = (0, 1, 2, 4)
 
 These walks share half of the steps. A last walk without such a maximum gets the rest.
 """
-AHEAD: Final = 16
+AHEAD: Final = 64
 """How many of the next operations are tried in each state to which a rollback can return."""
+FORGOTTEN: Final = 48
+"""After this many operations of known outcome, an unlikely choice no longer counts."""
 CLOCK_EVERY: Final = 512
 HELD_BYTES_MAX: Final = 1 << 30
 """The approximate maximum memory for visited configurations."""
@@ -79,12 +82,14 @@ class _Node:
     """A node of the search tree.
 
     `length` is the length of the path to the node. `choices` has the choices still to try. `others`
-    is the number of unlikely choices that are still allowed.
+    is the number of unlikely choices that are still allowed. `since` is the number of operations of
+    known outcome that were done at the last unlikely choice.
     """
 
     place: _Place
     length: int
-    others: int
+    others: float
+    since: int
     past: _Past
     choices: Iterator[tuple[bool, _Choice]]
 
@@ -110,9 +115,10 @@ class Search:
         backs: int,
         held_bytes_max: int,
         ruled_out: RuledOut | None = None,
+        steps_max: int = STEPS_MAX,
     ) -> None:
         self.steps = 0
-        self._ruled_out = ruled_out if not backs else None
+        self._ruled_out = ruled_out
         self.back: dict[int, int] = {}
         self._backs = backs
         self._stack: list[_Node] = []
@@ -122,15 +128,17 @@ class Search:
         self._before, self._hints = before, hints
         self._end_s = end_s
         self._held_bytes_max = held_bytes_max
-        self._steps_end = STEPS_MAX
+        self._steps_end = self._steps_max = steps_max
         self._pruned = False
-        self._known = self._unknown = self._looks = 0
+        self._known = self._unknown = self._looks = self._again = 0
+        answered = {operation.id for operation in operations if not operation.is_unknown}
         for at, operation in enumerate(operations):
             if backs >> at & 1:
                 continue
             if operation.is_unknown:
                 if not model.read_only(operation.input, UNKNOWN):
                     self._unknown |= 1 << at
+                    self._again |= (operation.id in answered) << at
                 continue
             self._known |= 1 << at
             if model.read_only(operation.input, operation.output):
@@ -145,14 +153,14 @@ class Search:
         Raises `SpentError` if the search reaches a limit first.
         """
         for others in DISCREPANCIES:
-            end = self.steps + STEPS_MAX // (2 * len(DISCREPANCIES))
+            end = self.steps + self._steps_max // (2 * len(DISCREPANCIES))
             with contextlib.suppress(SpentError):
-                order = self._walk(others, min(end, STEPS_MAX))
+                order = self._walk(others, min(end, self._steps_max))
                 if order is not None or not self._pruned:
                     return order
-        return self._walk(len(self._operations), STEPS_MAX)
+        return self._walk(math.inf, self._steps_max)
 
-    def _walk(self, others: int, steps_end: int) -> tuple[int, ...] | None:
+    def _walk(self, others: float, steps_end: int) -> tuple[int, ...] | None:
         """Find a legal order with at most `others` unlikely choices; `None` if none exists.
 
         Raises `SpentError` at step number `steps_end`, or at another limit.
@@ -161,7 +169,8 @@ class Search:
         path: list[int] = []
         state = self._model.init()
         place = _Place(self._absorb(0, state, path), state, _UNHINTED)
-        node = _Node(place, len(path), others, array("i"), self._choices(place))
+        node = _Node(place, len(path), others, 0, array("i"), self._choices(place))
+        seen: dict[tuple[int, int, bytes], float]
         seen = {(place.done, self._number(state), node.past.tobytes()): others}
         held_bytes = 0
         stack = self._stack
@@ -174,11 +183,13 @@ class Search:
                 return tuple(taken)
             del path[node.length :]
             for likely, (at, after, back) in node.choices:
-                left = node.others - (not likely)
+                count = (node.place.done & self._known).bit_count()
+                fresh = count - node.since >= FORGOTTEN
+                left = (others if fresh else node.others) - (not likely)
                 if left < 0:
                     self._pruned = True
                     continue
-                if self._is_dead_end(node.place, at, after):
+                if back is None and self._is_dead_end(node.place, at, after):
                     continue
                 path.append(at)
                 if back is not None:
@@ -197,17 +208,24 @@ class Search:
                 if self._changes >> at & 1:
                     hint = self._hint(at)
                 place = _Place(reached, after, hint)
-                stack.append(_Node(place, len(path), left, past, self._choices(place)))
+                since = node.since if likely else count
+                stack.append(_Node(place, len(path), left, since, past, self._choices(place)))
                 break
             else:
                 stack.pop()
         return None
 
     def _is_dead_end(self, place: _Place, at: int, after: Any) -> bool:
+        """Whether a step makes it impossible to place an operation before all later rollbacks.
+
+        A rollback may make an operation legal again, unless the operation must precede it.
+        """
         if self._ruled_out is None:
             return False
         left = self._known & ~(place.done | 1 << at)
-        return bool(self._ruled_out(place.state, after) & left)
+        for back in _bits(self._backs & ~place.done):
+            left &= self._before[back]
+        return bool(left and self._ruled_out(place.state, after) & left)
 
     def _past(self, node: _Node, reached: int) -> _Past:
         """Return the states to which a rollback may return in a child of `node`.
@@ -290,8 +308,8 @@ class Search:
         if first is not None:
             if self._backs & ~done and self._hint(first)[0] > place.hint[0]:
                 yield from self._promising(place, first)
-            if not self._step(first, state)[0]:
-                for at in self._enabled(self._unknown, done):
+            if not self._step(first, state)[0] and not self._comes_later(first, state, changes):
+                for at in self._enabled(self._unknown & ~self._again, done):
                     legal, after = self._step(at, state)
                     if legal and after != state and self._step(first, after)[0]:
                         yield at, after, None
@@ -299,11 +317,27 @@ class Search:
             legal, after = self._step(at, state)
             if legal:
                 yield at, after, None
-        for at in self._enabled(self._unknown, done):
-            legal, after = self._step(at, state)
-            if legal and after != state:
-                yield at, after, None
+        for unknown in (self._unknown & ~self._again, self._again):
+            for at in self._enabled(unknown, done):
+                legal, after = self._step(at, state)
+                if legal and after != state:
+                    yield at, after, None
         yield from self._falls(place)
+
+    def _comes_later(self, look: int, state: Any, changes: Sequence[int]) -> bool:
+        """Whether a read-only operation becomes legal after some of the next known changes.
+
+        `changes` are the changes that may come next, in their likely order.
+        """
+        if not self._looks >> look & 1:
+            return False
+        for at in changes[:AHEAD]:
+            legal, after = self._step(at, state)
+            if legal:
+                state = after
+                if self._step(look, state)[0]:
+                    return True
+        return False
 
     def _falls(self, place: _Place) -> Iterator[_Choice]:
         """Yield each possible rollback to each earlier state, beginning with the latest states."""
@@ -332,6 +366,8 @@ class Search:
                 fits, after = self._step(at, state)
                 if fits:
                     state, count = after, count + 1
+                elif self._changes >> at & 1:
+                    break
             return count
 
         shorter = 0 <= left < place.hint[1]
