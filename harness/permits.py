@@ -25,6 +25,7 @@ permits.
 |                      | and a rename changes only its part of that name: database or table        |
 | torn-get             | a get shows a mixture of a table before and after a concurrent change     |
 | half-made            | tablets of a removed table run, are deleted and are created again         |
+| deleted-first        | a delete that fails deletes tablets, which are created again without data |
 | orphan-replicas      | a server keeps a replica of a tablet that the catalog does not know,      |
 |                      | or a copy that its group never took in                                    |
 
@@ -47,6 +48,7 @@ from harness.timeline import power_cuts
 __all__ = [
     "CHANGE_RENAMED",
     "DDL_TWICE",
+    "DELETED_FIRST",
     "DIRTY_CREATE",
     "DROP_MISSED",
     "DROP_RENAMED",
@@ -79,6 +81,7 @@ DROP_TWICE: Final = "drop-twice"
 DROP_RENAMED: Final = "drop-renamed"
 DROP_MISSED: Final = "drop-missed"
 CHANGE_RENAMED: Final = "change-renamed"
+DELETED_FIRST: Final = "deleted-first"
 HALF_MADE: Final = "half-made"
 TORN_GET: Final = "torn-get"
 ORPHAN_REPLICAS: Final = "orphan-replicas"

@@ -13,8 +13,9 @@ token is under way, or was not answered, every answer is right.
 | owner     | a token is accepted for another owner                                               |
 | access    | a user other than the renewer can renew a token, or the renewer cannot              |
 | twice     | the same token was issued twice                                                     |
-| unshared  | `refused` or `cancelled` at another metastore than the issuer, or after the issuer  |
-|           | restarted: each metastore seems to have its own tokens                              |
+| unshared  | `refused` or `cancelled` at another metastore than the issuer, after the issuer     |
+|           | restarted, or if another metastore issued a token with the same identifier: each    |
+|           | metastore seems to have its own tokens                                              |
 | stale     | `unshared`, soon after the token was issued, renewed or cancelled, if the store may |
 |           | return stale answers for some time (the snapshot has this time)                     |
 | renew-gap | `refused` or `cancelled` while a renewal is under way or has an unknown outcome     |
@@ -26,6 +27,8 @@ plus the effect of clock faults. Answers within this difference of a token's end
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -43,6 +46,7 @@ from harness.vocabularies.hms_tokens import ACCESS_CONTROL, BY_NAME, INVALID_TOK
 
 USES: Final = BY_NAME.keys() - {Issue.f}
 MARGIN_MS: Final = 500.0
+_PASSWORD: Final = re.compile(r":[0-9a-f]{40}\Z")
 
 
 class TokensChecker(Checker):
@@ -151,6 +155,7 @@ class _Judge:
         for op in history.facts("node-exit"):
             self._ends.setdefault(str(fields_of(op).get("node")), []).append(op.index)
         self.tokens: dict[str, _Token] = {}
+        self._issued: Counter[str] = Counter()  # how many tokens have this identifier
         self.uncertain = 0
 
     def judge_all(self) -> None:
@@ -158,6 +163,7 @@ class _Judge:
             token = fields_of(pair.completion).get("token")
             if pair.invoke.f == "issue" and pair.type is OpType.OK and isinstance(token, str):
                 issued = self.tokens.setdefault(token, _Token(pair))
+                self._issued[_identifier(pair)] += issued.issue is pair
                 text = f"{_act(pair)} and got the same token as op {issued.issue.invoke.index}."
                 self._findings.hold("twice", issued.issue is pair, text, (pair.invoke.index,))
         uses = [pair for pair in self._history.pairs if pair.invoke.f in USES]
@@ -316,7 +322,9 @@ class _Judge:
             return "renew-gap"
         if any(self._is_late(write, use) for write in (token.issue, *token.renewals)):
             return "stale"
-        return "unshared" if self._is_elsewhere(use, token.issue) else "refused"
+        if self._is_elsewhere(use, token.issue) or self._has_double(token):
+            return "unshared"
+        return "refused"
 
     def _rule_of_cancel(self, cancel: Pair, use: Pair, token: _Token) -> str:
         if any(_overlap(renewal, cancel) for renewal in token.renewals if renewal is not use):
@@ -325,7 +333,9 @@ class _Judge:
         # back.
         if any(self._is_late(cancel, late) for late in (use, *token.renewals)):
             return "stale"
-        return "unshared" if self._is_elsewhere(cancel, token.issue) else "cancelled"
+        if self._is_elsewhere(cancel, token.issue) or self._has_double(token):
+            return "unshared"
+        return "cancelled"
 
     def _is_late(self, write: Pair, use: Pair) -> bool:
         """Whether the metastore that answered `use` may not have seen `write` in the store yet."""
@@ -334,6 +344,14 @@ class _Judge:
             return False
         ago_ns = use.invoke.time - done.time
         return 0 <= ago_ns < self._times.stale_ns and self._is_elsewhere(use, write)
+
+    def _has_double(self, token: _Token) -> bool:
+        """Whether two metastores issued tokens that differ only in their passwords.
+
+        A metastore that numbers its keys and tokens by itself may do so, and then takes an
+        operation on one token for one on the other.
+        """
+        return self._issued[_identifier(token.issue)] > 1
 
     def _is_elsewhere(self, pair: Pair, first: Pair) -> bool:
         """Whether `pair` was answered by another node than `first`, or after a restart."""
@@ -352,6 +370,11 @@ class _Judge:
 
     def _blamed(self, use: Pair, token: _Token, *others: Pair) -> tuple[int, ...]:
         return (token.issue.invoke.index, *(p.invoke.index for p in others), use.invoke.index)
+
+
+def _identifier(issue: Pair) -> str:
+    """Return the token without its password, or the whole opaque token of a real metastore."""
+    return _PASSWORD.sub("", str(fields_of(issue.completion).get("token")))
 
 
 def _is_done_before(pair: Pair, use: Pair) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from checkers.verdict.invariants import KEY, Invariant, counted_by_name, invariant_of
-from checkers.verdict.permitted import permit_rules, permitted_result
+from checkers.verdict.permitted import permit_of_rule, permit_rules, permitted_result
 from harness.errors import counted
 from harness.ops import CheckResult, Verdict
 from harness.permits import PERMITTED, Permit
@@ -117,6 +117,7 @@ class Findings:
         The verdict is the first that applies: `invalid` if there are violations, `unknown` if there
         are gaps, `permitted` if a permit was used, and otherwise `valid`.
         """
+        self._excuse()
         permitted = {permit: len(noted) for permit, noted in self.permitted.items()}
         every: dict[str, Any] = {
             "looked": dict(sorted(self.looked.items())),
@@ -144,6 +145,20 @@ class Findings:
             indices = [*operations][:OPERATIONS_MAX]
             return permitted_result(broken, self.permits, permitted, indices, every)
         return CheckResult(self.checker, Verdict.VALID, valid, details=every)
+
+    def _excuse(self) -> None:
+        """Turn violations of permitted rules into uses of permits, if others are not permitted.
+
+        The verdict then names a rule that makes the history invalid, and not one that does not.
+        """
+        permits = {
+            each.rule: permit_of_rule(self.checker, each.rule, self.permits)
+            for each in self.violations
+        }
+        if None not in permits.values():
+            return
+        for rule, permit in permits.items():
+            self.give_up([rule], permit)
 
     def _invalid(self, details: dict[str, Any]) -> CheckResult:
         by_rule: dict[str, list[Violation]] = {}

@@ -58,6 +58,14 @@ class Session:
         """Register `random`, a stream of the run, and return it. The simulation may reseed it."""
         return random
 
+    @property
+    def patience(self) -> float:
+        """The factor by which the target may take longer than usual to recover in this world.
+
+        More than 1 in a simulation whose disks are much slower than real ones.
+        """
+        return 1.0
+
     def trace_digest(self) -> str | None:
         """Return a digest of everything that happened so far; `None` outside the simulation.
 

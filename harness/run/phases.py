@@ -41,7 +41,7 @@ WARM_UP_S: Final = 2.0
 LIVE_BOUND_S: Final = 60.0
 """The liveness limit: after a quorum is healed, every kind of operation must succeed within this
 time. It is three times Kudu's longest election timeout (`leader_failure_exp_backoff_max_delta_ms`:
-20 s)."""
+20 s). In a slow simulated world, this limit and the next are longer (`Session.patience`)."""
 CONVERGE_BOUND_S: Final = 90.0
 FINAL_BOUND_S: Final = 120.0
 """The time limit for all final reads together. The history counts the reads that are missing."""
@@ -229,16 +229,16 @@ class Run(OpenedTarget):
     async def _heal_core(self) -> None:
         """Heal a quorum, cut the other nodes off from it, and check that the quorum serves.
 
-        The other nodes stay broken. They are cut off because no system promises to serve while a
-        node has unreliable links to the core: a leader among the other nodes could keep the core's
-        followers without being able to serve clients.
+        The other nodes stay broken. They are cut off because a leader among them, with unreliable
+        links to the core, could keep the core's followers without being able to serve clients.
         """
+        live_bound_s = LIVE_BOUND_S * self.session.patience
         await self.roles()  # the members may have changed since the roles were last read
         core = self._core()
         rest = [name for name in self.cluster.nodes if name not in core]
         if core and rest and Capability.PARTITION in self.cluster.capabilities:
             links = tuple(Link.between(core, rest))
-            lease_s = start_bound_s(self.cluster.nodes, core) + LIVE_BOUND_S + LEASE_GRACE_S
+            lease_s = start_bound_s(self.cluster.nodes, core) + live_bound_s + LEASE_GRACE_S
             self._core_cut = await self.cluster.inject(Cut(), links, lease_s=lease_s)
         await self.ledger.relieve(core)
         await start_down(self.cluster, core)
@@ -247,7 +247,7 @@ class Run(OpenedTarget):
             self._driver,
             self._probe_requests,
             now_ns=self.recorder.now_ns,
-            deadline_ns=begin_ns + int(LIVE_BOUND_S * NS_PER_S),
+            deadline_ns=begin_ns + int(live_bound_s * NS_PER_S),
             late_tries_max=len(self.cluster.nodes),
         )
         self.recorder.fact(
@@ -257,7 +257,7 @@ class Run(OpenedTarget):
                 "rest": rest,
                 "ok": not probed.missing,
                 "took_s": (self.recorder.now_ns() - begin_ns) / NS_PER_S,
-                "bound_s": LIVE_BOUND_S,
+                "bound_s": live_bound_s,
                 "missing": probed.missing,
                 "asked": probed.asked,
                 "asked_late": probed.asked_late,
@@ -301,14 +301,14 @@ class Run(OpenedTarget):
         await restore(self.cluster, self.system)
 
     async def _converge(self) -> Convergence:
-        begin_ns = self.recorder.now_ns()
-        state = await self.poll(self.system.converged, bound_s=CONVERGE_BOUND_S, every_s=POLL_S)
+        begin_ns, bound_s = self.recorder.now_ns(), CONVERGE_BOUND_S * self.session.patience
+        state = await self.poll(self.system.converged, bound_s=bound_s, every_s=POLL_S)
         self.recorder.fact(
             "converged",
             {
                 "ok": state.ok,
                 "took_s": (self.recorder.now_ns() - begin_ns) / NS_PER_S,
-                "bound_s": CONVERGE_BOUND_S,
+                "bound_s": bound_s,
                 "pending": list(state.pending),
                 **({} if state.at is None else {"at": state.at}),
             },

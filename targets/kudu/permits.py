@@ -9,6 +9,7 @@ from typing import Final
 
 from harness.permits import (
     DDL_TWICE,
+    DELETED_FIRST,
     DIRTY_CREATE,
     HALF_MADE,
     LOST_AFTER_POWER_CUT,
@@ -81,6 +82,9 @@ _PERMITS: Final[dict[Bug, Permit]] = {
         name=HALF_MADE,
         why="a table and its tablets are written separately",
         rules={CATALOG: ("tablet-states", "coverage", "settled")},
+    ),
+    Bug.ORDER_DELETE: Permit(
+        name=DELETED_FIRST, why="replicas are deleted before the deletion is replicated"
     ),
     Bug.ORDER_REPLACE: Permit(
         name="unlogged-tablet",

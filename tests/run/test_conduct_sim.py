@@ -393,14 +393,24 @@ def test_a_run_of_its_own_time_has_no_gaps():
 # --- targets that do not recover -----------------------------------------------------------------
 
 
-def test_a_target_that_never_settles_is_convicted_by_a_look_after_the_bound():
+@pytest.mark.parametrize(
+    ("knobs", "bound_s"),
+    [
+        ({}, 90.0),
+        ({"disk_ms_max": 25.0}, 180.0),
+        ({"disk_ms_max": 50.0}, 360.0),
+        ({"disk_ms_max": 5000.0}, 900.0),
+    ],
+)
+def test_a_target_that_never_settles_is_convicted_by_a_look_after_the_bound(knobs, bound_s):
     async def never():
         return Convergence(False, ("the register is restless",))
 
     target = toy_target(converged=never)
-    plan, outcome = run(toy(12, time_limit_s=3.0), target=target)
+    plan, outcome = run(toy(12, time_limit_s=3.0, knobs=knobs), target=target)
     converged = only(outcome.history, "converged")
     assert (converged["ok"], converged["pending"]) == (False, ["the register is restless"])
+    assert converged["bound_s"] == bound_s
     assert converged["took_s"] >= converged["bound_s"]
     (result,) = judge(outcome.history, plan.case, [load_plugin("checkers", "liveness")]).results
     assert result.verdict is Verdict.INVALID

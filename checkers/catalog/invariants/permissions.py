@@ -12,9 +12,10 @@ from typing import Final
 from checkers.catalog.permits import creates_by_name
 from checkers.verdict.findings import Findings
 from checkers.verdict.invariants import CATALOG
-from harness.ops import History, Pair
+from harness.ops import History, OpType, Pair
 from harness.permits import (
     DDL_TWICE,
+    DELETED_FIRST,
     DIRTY_CREATE,
     HALF_MADE,
     LOST_AFTER_POWER_CUT,
@@ -37,6 +38,10 @@ class Permissions:
         self._cuts = lossy_cuts(history, self.permits)
         self._leaders = history.leaders() if self.permits else ()
         self._creates = creates_by_name(history) if DIRTY_CREATE in self.permits else {}
+        deletes = history.pairs if DELETED_FIRST in self.permits else ()
+        self._failed_deletes = [
+            pair for pair in deletes if pair.invoke.f == "delete" and pair.type is not OpType.OK
+        ]
 
     def later(self, pair: Pair, other: Pair) -> bool:
         """Whether `stale-read` permits `pair` to miss a state that `other` produced or showed.
@@ -81,6 +86,11 @@ class Permissions:
     def half_made(self) -> str | None:
         """Return `HALF_MADE` if the profile permits tablets that run without a table."""
         return HALF_MADE if HALF_MADE in self.permits else None
+
+    def deleted_first(self, table: str, time_ns: float) -> str | None:
+        """Return `DELETED_FIRST` if a delete of `table` that did not succeed began by `time_ns`."""
+        begun = (each.invoke for each in self._failed_deletes if each.invoke.time <= time_ns)
+        return DELETED_FIRST if any(op.value["name"] == table for op in begun) else None
 
     def dirty(self, pair: Pair, name: str) -> str | None:
         """Return `DIRTY_CREATE` if a create of `name` was under way during `pair`."""

@@ -175,8 +175,9 @@ def check_checkpoints(
 ) -> None:
     """Report the divergences that the harness found by comparing replicas' checkpoints.
 
-    The permit `half-made` covers tablets that run although their table was removed: each new leader
-    may create their replicas again, which begin at term 1 with an empty log.
+    Two permits cover tablets whose replicas may be created again, beginning at term 1 with an empty
+    log: `half-made` if the table was removed but the tablet still runs, and `deleted-first` after a
+    delete of the table that did not succeed.
 
     The number of comparisons is recorded at the end of a run. A divergence is a violation even if
     this number is missing.
@@ -188,8 +189,8 @@ def check_checkpoints(
         value = op.value
         (node, other), (then, later) = value["nodes"], value["times_ns"]
         permit = findings.may.lost_by(later)
-        if permit is None and snapshot is not None and _lost_its_table(snapshot, value["group"]):
-            permit = findings.may.half_made()
+        if permit is None and snapshot is not None:
+            permit = _permit_of_tablet(snapshot, value["group"], later, findings)
         group = "the system catalog" if value["group"] == "master" else f"tablet {value['group']}"
         if value["what"] == "leader":
             findings.look("elections")
@@ -212,13 +213,17 @@ def check_checkpoints(
         )
 
 
-def _lost_its_table(snapshot: Snapshot, tablet_id: str) -> bool:
-    """Whether the tablet is still in use although its table was removed."""
+def _permit_of_tablet(
+    snapshot: Snapshot, tablet_id: str, time_ns: float, findings: CatalogFindings
+) -> str | None:
+    """Return the permit under which the tablet's replicas may have been created again."""
     tablet = snapshot.tablets.get(tablet_id)
     if tablet is None or tablet["state"] in DEAD_TABLETS:
-        return False
+        return None
     table = snapshot.tables.get(tablet["table_id"])
-    return table is None or table["state"] == "REMOVED"
+    if table is None or table["state"] == "REMOVED":
+        return findings.may.half_made()
+    return findings.may.deleted_first(table["name"], time_ns)
 
 
 _DIVERGED: Final = {"log": "had applied different entries", "state": "held different states"}

@@ -61,9 +61,16 @@ class SimSession(Session):
     """The driver's access to a simulated deployment (see `harness.plugins.Session`)."""
 
     def __init__(
-        self, world: World, cluster: SimCluster, env: SimClientEnv, streams: Streams
+        self,
+        world: World,
+        cluster: SimCluster,
+        env: SimClientEnv,
+        streams: Streams,
+        *,
+        patience: float,
     ) -> None:
         self._world = world
+        self._patience = patience
         self._streams = streams
         self.cluster = cluster
         self.env = env
@@ -76,6 +83,11 @@ class SimSession(Session):
     @override
     def adopt(self, label: str, random: random.Random) -> random.Random:
         return self._streams.adopt(label, random)
+
+    @property
+    @override
+    def patience(self) -> float:
+        return self._patience
 
     @override
     def trace_digest(self) -> str:
@@ -184,7 +196,9 @@ class Deployment:
         world = self.world
         driver = self.machines[CLIENT].boot()
         assert isinstance(driver.env, SimClientEnv)
-        session = SimSession(world, self.cluster, driver.env, self._streams)
+        session = SimSession(
+            world, self.cluster, driver.env, self._streams, patience=self._knobs.patience
+        )
         nodes = self.cluster.nodes
         if any(spec.ready is not None for spec in nodes.values()):
             body = self._start_and_run(main, session)

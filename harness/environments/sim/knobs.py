@@ -14,6 +14,10 @@ import msgspec
 
 from harness.errors import UsageError
 
+USUAL_DISK_MS_MAX: Final = 12.5
+"""With a disk no slower than this, the target gets its usual time to recover."""
+PATIENCE_MAX: Final = 10.0
+
 
 class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The knobs of a simulated world, with their defaults.
@@ -43,6 +47,15 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     # At this virtual time, all random streams are replaced. Earlier events stay the same.
     reseed_at_s: float | None = None
     reseed: int = 0  # selects the new streams; only with `reseed_at_s`
+
+    @property
+    def patience(self) -> float:
+        """The factor by which the target may take longer to recover (`Session.patience`).
+
+        Before a fault heals, a backlog of creations and elections may build up, and the disk works
+        it off one sync at a time.
+        """
+        return min(max(1.0, self.disk_ms_max / USUAL_DISK_MS_MAX), PATIENCE_MAX)
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for a knob out of range; msgspec makes it its own error."""

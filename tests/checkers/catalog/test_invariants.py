@@ -10,7 +10,14 @@ import pytest
 
 from checkers.catalog.invariants import CatalogInvariantsChecker
 from harness.ops import CheckResult, OpType, Verdict
-from harness.permits import HALF_MADE, ORPHAN_REPLICAS, Permit, fact_of
+from harness.permits import (
+    DELETED_FIRST,
+    HALF_MADE,
+    ORPHAN_REPLICAS,
+    Permit,
+    fact_of,
+    permitted_in,
+)
 from tests.support.histories import Writer
 
 Json = dict[str, Any]
@@ -651,6 +658,30 @@ def test_tablets_of_removed_tables_may_start_again(what, group, state, permits, 
         assert result.verdict is Verdict.PERMITTED
     else:
         assert rule in broken(result)
+
+
+@pytest.mark.parametrize(
+    ("table", "kind", "permits", "permitted"),
+    [
+        ("a", OpType.INFO, [DELETED_FIRST], True),
+        ("a", OpType.FAIL, [DELETED_FIRST], True),
+        ("a", OpType.INFO, [], False),
+        ("a", OpType.OK, [DELETED_FIRST], False),
+        ("b", OpType.INFO, [DELETED_FIRST], False),
+    ],
+)
+def test_a_delete_that_failed_may_have_deleted_tablets(table, kind, permits, permitted):
+    h, snapshot = sound_history(), sound_snapshot()
+    h.fact("permits", fact_of("legacy", [Permit(name=name, why="") for name in permits]))
+    h.call(9, "delete", {"name": table, "nonce": "n"})
+    h.add(9, kind, "delete", {"result": "ok"} if kind is OpType.OK else None)
+    later_ns = h.lines[-1].time + 1
+    h.fact("divergence", divergence(times_ns=[0, later_ns]))
+    result = judge(h, snapshot)
+    if permitted:
+        assert permitted_in(result) == {DELETED_FIRST: 1}
+    else:
+        assert "checkpoints" in broken(result)
 
 
 def test_a_divergence_convicts_a_run_that_never_ended():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from checkers.hms.tokens import MARGIN_MS, TokensChecker
 from harness.ops import History, OpType, Verdict
-from harness.permits import permitted_in
+from harness.permits import PERMITTED, permitted_in
 from tests.hive.histories import sent_to
 from tests.support.histories import MS, Writer
 
@@ -87,6 +87,9 @@ def clock(offset_ms, drift_ppm=0):
 
 ISSUE, RENEW, CANCEL = do("issue"), do("renew"), do("cancel")
 USE, REFUSED = do("use"), do("use", bad=True)
+DOUBLE = f"{TOKEN}:2:3:0:0:{'a' * 40}"
+DOUBLES = (do("issue", token=DOUBLE), do("issue", "hms2", token=f"{DOUBLE[:-40]}{'b' * 40}"))
+"""Two metastores issue tokens that differ only in their passwords."""
 THERE, REFUSED_THERE = do("use", "hms2"), do("use", "hms2", bad=True)
 
 
@@ -124,6 +127,9 @@ def test_answers_of_a_shared_store_are_valid(steps):
         ((ISSUE, CANCEL, RENEW), "cancelled"),
         ((ISSUE, CANCEL, THERE), "cancelled"),
         ((ISSUE, do("cancel", "hms2"), USE), "unshared"),
+        ((*DOUBLES, do("use", token=DOUBLE, bad=True)), "unshared"),
+        ((*DOUBLES, do("cancel", token=DOUBLE), do("use", token=DOUBLE)), "unshared"),
+        ((DOUBLES[0], do("use", token=DOUBLE, bad=True)), "refused"),
         ((ISSUE, do("cancel", "hms2"), CANCEL, USE), "cancelled"),
         ((ISSUE, at(6600), USE), "expired"),
         ((ISSUE, at(3000), RENEW, at(9600), USE), "expired"),
@@ -252,7 +258,10 @@ def test_a_permit_gives_up_its_rule_and_no_other():
     result = judge(permitting("unshared"), ISSUE, REFUSED_THERE, REFUSED_THERE)
     assert permitted_in(result) == {"unshared": 2}
     assert rule(permitting("renew-gap"), ISSUE, REFUSED_THERE) == "unshared"
-    assert rule(permitting("unshared"), ISSUE, REFUSED_THERE, REFUSED) == "refused+unshared"
+    result = judge(permitting("unshared"), ISSUE, REFUSED_THERE, REFUSED)
+    assert (result.verdict, result.details["rule"]) == (Verdict.INVALID, "refused")
+    assert result.details["by_invariant"] == {"refused": 1}
+    assert result.details[PERMITTED] == {"unshared": 1}
 
 
 # --- a correct store is never convicted --------------------------------------------------------
