@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from checkers.catalog import permits
 from checkers.catalog.invariants import CatalogInvariantsChecker
 from checkers.catalog.linearizable import CatalogLinearizable
 from checkers.catalog.permits import judge_permitted
@@ -71,9 +72,11 @@ def test_only_explainable_violations_are_permitted():
     assert needed > 5
 
 
-@pytest.mark.parametrize("stale", [False, True])
-def test_only_losses_in_power_cuts_are_permitted(stale):
-    """The search agrees with brute force."""
+@pytest.mark.parametrize(("stale", "misled"), [(False, False), (False, True), (True, False)])
+def test_only_losses_in_power_cuts_are_permitted(stale, misled, monkeypatch):
+    """The search agrees with brute force, even with hints that suggest the opposite order."""
+    if misled:
+        monkeypatch.setattr(permits._History, "_hint", lambda _, index: (-index, -index))
     counts = {True: 0, False: 0}
     names = ["lost-after-power-cut", *["stale-read"] * stale]
     for seed in LOSSY_SEEDS:
