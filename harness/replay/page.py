@@ -96,6 +96,10 @@ def _plain(node: NodeView) -> list[tuple[str, str]]:
     ]
 
 
+def _unbroken(text: str) -> str:
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
 def _world(state: Stopped) -> str:
     operations = [
         [f"op {op.index}", op.process, f"{op.since_s:.3f} s", op.f, _json(op.value)]
@@ -107,8 +111,8 @@ def _world(state: Stopped) -> str:
     links = [[each.link, each.quality, ", ".join(each.faults)] for each in state.links]
     messages = [
         [
-            m.state if m.arrives_s is None else f"{m.arrives_s:.6f} s",
-            f"{m.source} > {m.destination}".replace(" ", "\N{NO-BREAK SPACE}"),
+            m.state if m.arrives_s is None else _unbroken(f"{m.arrives_s:.6f} s"),
+            _unbroken(f"{m.source} > {m.destination}"),
             f"#{m.connection}",
             m.what,
             m.content,
@@ -116,7 +120,7 @@ def _world(state: Stopped) -> str:
         for m in state.messages
     ]
     timers = [
-        [f"{t.at_s:.6f} s", t.node, f"wakes task {t.task}" if t.task else t.calls]
+        [_unbroken(f"{t.at_s:.6f} s"), t.node, f"wakes task {t.task}" if t.task else t.calls]
         for t in state.timers
     ]
     last = [[text] for text in state.last_ops]

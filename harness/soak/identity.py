@@ -98,8 +98,8 @@ def other_code(case: Case, environment: str, code: str | None) -> str | None:
     if digest == code:
         return None
     return (
-        f"the code changed while the soak ran (it began with {code}, now there is {digest}); "
-        "start the soak again; it starts over with the new code"
+        f"the code changed during the command (it began with {code}, now there is {digest}); "
+        "run the same command again; it starts over with the new code"
     )
 
 

@@ -110,7 +110,7 @@ def make_paper(
     if only is not None:
         for name in only:
             if all(row.name != name for row in rows):
-                raise unknown_name("row of the exam", name, {row.name for row in rows})
+                raise unknown_name("row of the exam", name, sorted({row.name for row in rows}))
         rows = [row for row in rows if row.name in only]
     return Paper(rows=tuple(rows), refused=refused)
 
