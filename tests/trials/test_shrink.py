@@ -97,6 +97,20 @@ def with_ops(names):
     return Case(seed=1, faults=(), ops=ops)
 
 
+def test_a_refusal_says_what_the_runs_left_undecided():
+    class Undecided(MadeUp):
+        def in_order(self, cases):
+            for trial in super().in_order(cases):
+                result = SeedResult(seed=trial.case.seed, verdict="unknown", reason="it is bad")
+                yield trial._replace(result=result)
+
+    with pytest.raises(UsageError, match="3 of them proved nothing: it is bad") as refused:
+        shrink(Undecided(lambda _: False), with_ops("a"), start_seeds=3)
+    assert "--cpu" not in str(refused.value)
+    with pytest.raises(UsageError, match="--cpu"):
+        shrink(Undecided(lambda _: False, limit=2), with_ops("a"), start_seeds=3)
+
+
 @pytest.mark.parametrize("needed", ["", "a", "gb", "hda", "jb", "abcdefghij"])
 @pytest.mark.parametrize("lucky", [{0, 1}, {0}])
 def test_dropping_keeps_exactly_the_items_that_the_failure_needs(needed, lucky):

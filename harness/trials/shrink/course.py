@@ -10,14 +10,14 @@ import msgspec
 
 from harness.case import Case
 from harness.errors import UsageError, counted
-from harness.ops import NS_PER_S
+from harness.ops import NS_PER_S, Verdict
 from harness.plan.planning import plan_case
 from harness.plan.random_case import undrawn
 from harness.plugins import Environment
 from harness.registry import load_plugin
 from harness.run.keep import SIM
 from harness.run.phases import WARM_UP_S
-from harness.soak.result import SeedResult
+from harness.soak.result import CRASH, SeedResult
 from harness.trials.shrink import faults, load, operations, points
 from harness.trials.shrink.search import SEEDS_DEFAULT, Search, Step
 from harness.trials.trials import Kind, Trial, Trials
@@ -110,6 +110,7 @@ def _first_failure(
     """
     first: tuple[Case, Trial, Kind] | None = None
     others: dict[Kind, None] = {}
+    doubts: list[str] = []
     whole: list[Case] = []
 
     def cases() -> Iterator[Case]:
@@ -135,12 +136,16 @@ def _first_failure(
             if first is None and same:
                 first = whole[number], trial, same[0]
             others |= dict.fromkeys(trial.kinds)
+            if trial.result.verdict in {Verdict.UNKNOWN.value, CRASH}:
+                doubts.append(trial.result.reason)
     if first is None:
         like = "" if kind is None else f" of the kind {kind}"
         seen = f"; other failures: {', '.join(map(str, others))}" if others else ""
+        doubt = f"; {len(doubts)} of them proved nothing: {doubts[0]}" if doubts else ""
+        more = ", or give more --cpu" if trials.exhausted else ""
         raise UsageError(
-            f"no failure{like} in {counted(trials.runs, 'seed')} from seed {case.seed} on{seen}; "
-            "find a failing seed with `harness soak`, or give more --cpu"
+            f"no failure{like} in {counted(trials.runs, 'run')} from seed {case.seed} on{seen}"
+            f"{doubt}; find a failing seed with `harness soak`{more}"
         )
     return first
 
