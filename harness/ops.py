@@ -53,7 +53,8 @@ checker is a pure function of a history, and stored runs can be checked again:
   `"lasts": true` the failure continues until the node's next `infrastructure` op with
   `"over": true`, or to the end. `"undid": "pause"` means that another actor ended the pause of the
   node. `"impostor": true` means that another program listens on a port of the node and may have
-  answered in its place since the node last ended (`harness.verdict.unsafe_change`).
+  answered in its place since the node last ended (`harness.verdict.unsafe_change`). `"full": true`
+  means that the disk with the nodes' data has no room.
 """
 
 from __future__ import annotations

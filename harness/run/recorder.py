@@ -226,7 +226,8 @@ class EventScribe:
         elif event.kind == INFRASTRUCTURE:
             value = {"node": event.node or None, "what": str(event.data.get("what", ""))}
             optional = {
-                name: event.data.get(name) for name in ("lasts", "over", "undid", "impostor")
+                name: event.data.get(name)
+                for name in ("lasts", "over", "undid", "impostor", "full")
             }
             value |= {name: each for name, each in optional.items() if each is not None}
             self._recorder.fact(INFRASTRUCTURE, value)

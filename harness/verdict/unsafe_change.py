@@ -18,7 +18,8 @@ may be inferred from later operations. The liveness checker still applies: the p
 was that the group serves and settles again.
 
 Results also become `unknown` if another program listened on a port of a node (`infrastructure` with
-`impostor`): this program may have answered for the node since the node's last exit. Checkers that
+`impostor`): this program may have answered for the node since the node's last exit. So do they if
+the disk with the nodes' data was full (`full`), since what a node wrote may be gone. Checkers that
 handle such ops themselves (`crash` and `liveness`) are not affected.
 """
 
@@ -55,10 +56,10 @@ def _forced(op: Op) -> _Excuse:
     return _Excuse(op.index, why, _STILL_PROMISED)
 
 
-def _impostors(history: History) -> Iterator[_Excuse]:
-    """Yield one excuse for each program that took a node's port.
+def _of_host(history: History) -> Iterator[_Excuse]:
+    """Yield one excuse for each program that took a node's port, and for each full disk.
 
-    The excuse begins at the node's last exit, since a running node keeps its port.
+    The excuse for a port begins at the node's last exit, since a running node keeps its port.
     """
     ended: dict[object, int] = {}
     for op in history.of_process(HARNESS):
@@ -68,6 +69,9 @@ def _impostors(history: History) -> Iterator[_Excuse]:
         elif op.f == "infrastructure" and value.get("impostor"):
             why = f"{value.get('what')} (op {op.index}), and may have answered for it"
             yield _Excuse(ended.get(value.get("node"), 0), why, _BY_OWN_RULES)
+        elif op.f == "infrastructure" and value.get("full"):
+            why = f"{value.get('what')} (op {op.index}), so writes of nodes may have failed"
+            yield _Excuse(op.index, why, _BY_OWN_RULES)
 
 
 def temper(
@@ -81,7 +85,7 @@ def temper(
         return result
     excuses = [
         *(_forced(op) for op in islice(history.facts(UNSAFE_CHANGE), 1)),
-        *_impostors(history),
+        *_of_host(history),
     ]
     first = min((each for each in excuses if result.checker not in each.exempt), default=None)
     if first is None:

@@ -148,6 +148,23 @@ def test_answers_of_a_possible_impostor_never_convict(node_exits, before):
         assert temper(told, result, pytest.fail) == result
 
 
+def test_what_was_lost_on_a_full_disk_never_convicts():
+    writer = Writer()
+    writer.ok(1, "get", {"name": "a"})
+    said = {"node": None, "what": "the disk was full", "lasts": True, "full": True}
+    writer.fact("infrastructure", said)
+    writer.ok(1, "get", {"name": "b"})
+    lost = CheckResult("mine", Verdict.INVALID, "lost")
+
+    def check(part):
+        return lost if len(list(part)) > 2 else CheckResult("mine", Verdict.VALID, "fine")
+
+    judged = temper(writer.history, lost, check)
+    assert judged.verdict is Verdict.UNKNOWN
+    assert "the disk was full" in judged.reason
+    assert temper(writer.history, lost, lambda _: lost) == lost  # it was lost before
+
+
 def test_two_leaders_of_one_term_after_it_never_convict():
     limits = [{"name": "leaders of a term", "measure": "leaders", "of": "", "limit": 1}]
     for forced, verdict in ((True, Verdict.UNKNOWN), (False, Verdict.INVALID)):

@@ -8,25 +8,32 @@ So the history records such interference from its detection until its end.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from harness.cluster import NodeState
 from harness.environments import procfs
 from harness.environments.host.logs import EventBus
 from harness.errors import InfrastructureError
 
+_FREE_BYTES_MIN: Final = 1024 * 1024
+"""With less free space, a disk counts as full: it fills up between two looks."""
+
 
 class Interference(NamedTuple):
     """A change that the harness did not make, described by the clause `what`.
 
     `undid` is the kind of the fault that the change ended, if any. `impostor` means that another
-    program may have answered in the node's place.
+    program may have answered in the node's place. `full` means that the disk with the nodes' data
+    has no room, so that their writes may have failed.
     """
 
     what: str
     undid: str | None = None
     impostor: bool = False
+    full: bool = False
 
 
 def family_stopped(pid: int, *, wanted: NodeState) -> bool:
@@ -47,6 +54,19 @@ def interference(name: str, *, wanted: NodeState, stopped: bool) -> Interference
     if wanted is NodeState.PAUSED and not stopped:
         return Interference(f"the pause of {name} was ended, and not by the harness", "pause")
     return None
+
+
+def full_disk(folder: Path) -> Interference | None:
+    """Return the interference with all nodes if the disk that holds `folder` is full."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return None
+    bytes_free, files_free = disk.f_bavail * disk.f_frsize, disk.f_favail
+    if bytes_free >= _FREE_BYTES_MIN and (files_free or not disk.f_files):
+        return None
+    what = f"the disk with the nodes' data in {folder} was full; free some space, or set TMPDIR"
+    return Interference(what, full=True)
 
 
 async def watch(
@@ -72,8 +92,8 @@ async def watch(
         for node in active.keys() - interferences.keys():
             bus.publish(node, "infrastructure", {"what": "the interference ended", "over": True})
         for node in sorted(interferences.keys() - active.keys()):
-            what, undid, impostor = interferences[node]
+            what, undid, impostor, full = interferences[node]
             data = {"what": what, "lasts": True} | ({} if undid is None else {"undid": undid})
-            data |= {"impostor": True} if impostor else {}
+            data |= ({"impostor": True} if impostor else {}) | ({"full": True} if full else {})
             bus.publish(node, "infrastructure", data)
         active = interferences

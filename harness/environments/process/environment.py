@@ -30,7 +30,7 @@ from harness.environments.host.limits import check_declarations, require_limits
 from harness.environments.host.logs import NodeLog
 from harness.environments.host.session import RealRun, guarded_main, run_interruptible
 from harness.environments.host.starvation import LINK_PROXY
-from harness.environments.host.watch import Interference
+from harness.environments.host.watch import Interference, full_disk
 from harness.environments.process.addresses import Ports, Topology, shared_ports
 from harness.environments.process.child import account_of
 from harness.environments.process.cleaning import clean_dead_runs
@@ -259,6 +259,8 @@ class _Run(RealRun):
                 looks[node] = looks[node] or proxy.withheld(f"{host}:{port}")
         if self._links is not None and looks[""] is None:
             looks[""] = await self._links.interference()
+        if looks.get("") is None:
+            looks[""] = full_disk(self._scratch)
         return looks
 
     def _tell(self, what: str) -> None:
