@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from harness.errors import StartError, UsageError, clipped
@@ -13,6 +15,10 @@ from targets.declared.parts import Parts
 __all__ = ["explained"]
 
 _CHARACTERS_MAX: Final = 600
+_SIMULATED_TIME: Final = re.compile(r"\d+\.\d{6} ")
+_SIMULATED_END: Final = re.compile(
+    rf"{_SIMULATED_TIME.pattern}(node-|the program exited with |asyncio: Task exception )"
+)
 _KEYS: Final = {
     "image": ("image", "build", "dockerfile", "package"),
     "command": ("command", "entrypoint", "image", "build"),
@@ -24,7 +30,7 @@ _KEYS: Final = {
 
 def explained(parts: Parts, error: StartError) -> UsageError:
     """Return the error as one line that quotes the user's file and the last line of output."""
-    last = next((line.strip() for line in reversed(error.log) if line.strip()), "")
+    last = _last_words(error.log)
     what = " ".join(error.what.split())
     if last and error.node:
         what += f"; the last line of its output is {last!r}"
@@ -39,6 +45,16 @@ def explained(parts: Parts, error: StartError) -> UsageError:
     place = path_of(key_of(declared, error.node))
     path = _narrowed(declared.document.values, place, error.part)
     return declared.document.error(path, what)
+
+
+def _last_words(log: Sequence[str]) -> str:
+    """Return the last line that the program wrote, if it wrote one.
+
+    In the simulation, a line begins with its time, and the end of a program is a line of the log.
+    """
+    lines = [line.strip() for line in log if line.strip()]
+    own = [line for line in lines if not _SIMULATED_END.match(line)]
+    return _SIMULATED_TIME.sub("", own[-1]) if own else lines[-1] if lines else ""
 
 
 def _narrowed(values: Any, place: Path, part: str) -> Path:

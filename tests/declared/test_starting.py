@@ -52,6 +52,23 @@ def test_the_line_of_the_part_is_quoted(name, tmp_path):
     assert len(message.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("log", "last"),
+    [
+        (["0.000000 node-started {}", "0.000040 svc: error: --hots"], "svc: error: --hots"),
+        (
+            ["0.000040 no such table", "0.000040 the program exited with code 2"],
+            "no such table",
+        ),
+        (["0.000040 KeyError: 5", '0.000040 node-exited {"code":1}'], "KeyError: 5"),
+        (['0.000040 node-exited {"code":1}'], '0.000040 node-exited {"code":1}'),
+    ],
+)
+def test_the_last_line_of_a_simulated_program_is_its_own(tmp_path, log, last):
+    error = StartError("node 'n2' failed", node="n2", part="command", log=log, log_is="its log")
+    assert f"the last line of its output is {last!r}" in explained(tmp_path, declaration(), error)
+
+
 def test_the_table_of_the_node_is_quoted(tmp_path):
     nodes = NODES.replace("[nodes]", "[[nodes]]")
     nodes += nodes.replace("count = 3", 'names = ["other"]')
