@@ -349,8 +349,8 @@ class RangesWorkload(Workload, usual={"rate": 40.0}):
     """Adds and drops ranges of tables, with the table's hash schema or a different one.
 
     A new range has as many hash buckets as the table, or one more. A request may also state the
-    table's own number explicitly, which must make no difference (KUDU-3723). A change is refused,
-    and proves nothing, if its range already exists or does not exist. The checker
+    table's own number explicitly, which must make no difference (KUDU-3723). A request is refused,
+    and proves nothing, if it adds an existing range or drops a missing one. The checker
     `catalog-invariants` compares the final ranges with the tablets (I6).
     """
 

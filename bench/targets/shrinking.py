@@ -161,7 +161,7 @@ def _same_under_hash_seeds(out: Path, count: int) -> bool:
 
 
 def _replayed(out: Path) -> dict[str, tuple[list[str], str | None]]:
-    """Run every shrunk case in this process; return the kinds of its failures, and its digest."""
+    """Run all shrunk cases in this process; return the kinds of failures and the digest of each."""
     found = {}
     for file in sorted(out.glob(f"*{CASE}")):
         job = SeedJob(case=load_case(file), store=None, name="shrinking", run_prefix="")

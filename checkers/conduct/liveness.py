@@ -219,7 +219,7 @@ def _needed(promise: _Promise, op: Op) -> set[str]:
 def _demanded(promise: _Promise, op: Op, history: History) -> str | None:
     """Return the first kind of operation that failed, if the target refused it by its own limits.
 
-    Later kinds of operations depend on the first.
+    Later kinds are not asked about, since they depend on the first.
     """
     missing = op.value.get(promise.open_field)
     if promise.fact != "live" or not isinstance(missing, list | tuple) or not missing:

@@ -1,8 +1,8 @@
 """Measures a run's request rate, and how often operations on the same name overlapped.
 
 Clients wait for a disturbed target, so the rate necessarily falls during faults. A run with hardly
-any operations, or with a low rate even in its best seconds, proves too little. This is a doubt in
-the run's certificate.
+any operations, or with a low rate even in its best seconds, proves too little, so it gets a doubt
+in its certificate.
 """
 
 from __future__ import annotations

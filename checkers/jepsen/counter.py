@@ -172,7 +172,7 @@ class _Ledger:
 def _enough(certain: Sequence[Step], excess: int, *, sign: int) -> list[Step]:
     """Return certain adds whose loss would explain that the read is off by `excess`.
 
-    If `sign` is 1, these adds are positive.
+    `sign` is 1 for positive adds, and -1 for negative ones.
     """
     chosen: list[Step] = []
     for add in sorted(certain, key=lambda add: -sign * add.asked):

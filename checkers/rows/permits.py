@@ -82,7 +82,7 @@ def relaxed(
 def _until(operations: Sequence[RowOperation], cut: int) -> list[RowOperation]:
     """Return the operations that were called before a cut.
 
-    A write that had not returned at the cut gets an unknown outcome. Such a read is left out.
+    A write that had not returned at the cut gets an unknown outcome. A pending read is left out.
     """
     operations_before = []
     for operation in operations:

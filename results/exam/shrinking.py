@@ -29,7 +29,7 @@ def with_sizes(
     folder: Path,
     on_row: Callable[[str], None],
 ) -> Iterator[Scoreboard]:
-    """Shrink the first detection of every defect; yield the board before, and after each detection.
+    """Shrink the first detection of every defect; yield the board at first and after each of them.
 
     `rows` maps the key of each score to its row and results. The trials are remembered in `folder`.
     Once all shrinking together has cost `cpu_s_max` CPU seconds, the remaining rows get no size. A

@@ -271,8 +271,8 @@ class PendingResults:
         """Cut pending work into ranges of runs, each with a cost of about `size_of(total)`.
 
         Each row has the first run and its key range; the numbers of runs, of results, and of
-        results retried with a larger budget; and the cost in CPU ns. An item that costs more, or
-        whose earlier attempt was cut short, is a range of its own.
+        results retried with a larger budget; and the cost in CPU ns. A run or key range that costs
+        more, or whose earlier attempt was cut short, is a range of its own.
         """
         self.rows(
             f"""

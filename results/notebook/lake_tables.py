@@ -49,7 +49,7 @@ class LakeTables:
         store: Path | None = None,
         problems: Mapping[str, str] | None = None,
     ) -> None:
-        """Open the lake at `uri`, which may be the lake of `store`; raise like `results.open`.
+        """Open the lake at `uri` (possibly that of `store`). Raises the errors of `results.open`.
 
         `problems` maps runs of the store that are missing in the lake to the reasons.
         """

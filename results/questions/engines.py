@@ -154,7 +154,7 @@ class DuckEngine:
     ) -> None:
         """Create a view over the files. Columns that an older file lacks are null.
 
-        `where` is an SQL condition on rows, which it calls `here`. `run` is the SQL expression for
+        `where` is an SQL condition in which a row is called `here`. `run` is the SQL expression for
         the column `run`.
         """
         if not paths:

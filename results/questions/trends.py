@@ -95,7 +95,7 @@ def trends(cells: Sequence[Row], latencies: Sequence[Row], dimension: str) -> pa
 
 
 def survival(cells: Sequence[Row]) -> pa.Table:
-    """Compute survival curves: one row per population and number of operations at a failure.
+    """Compute survival curves: one row per population and number of operations until a failure.
 
     The last share of a curve is valid up to `until`, the number of operations of the longest run.
     """

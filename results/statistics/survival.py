@@ -46,7 +46,7 @@ class Found(NamedTuple):
 
 
 def kaplan_meier(cells: Iterable[tuple[int, int, int]]) -> list[Step]:
-    """Return the survival curve of runs, with one step per number of operations at a failure.
+    """Return the survival curve of runs, with one step per number of operations until a failure.
 
     A cell is (number of operations, runs that failed after it, other runs that ended after it).
     """

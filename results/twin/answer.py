@@ -103,7 +103,8 @@ def compare(
 ) -> Twin:
     """Compare the runs of all cases.
 
-    All tests of rows get one correction (Holm), and the tests of one-sided names another one.
+    Holm's correction is applied to the tests of all rows, and separately to the tests of names
+    that only one target shows.
     """
     tables = [rows_of(each.left, each.right) for each in materials]
     tested = [row.p for rows in tables for row in rows if row.p is not None]

@@ -77,7 +77,7 @@ class LeaseWorkload(Workload):
 
     api_version = API_VERSION
     name = "lease"
-    doc = "acquire, release and leave one lock with leases: no two clients hold it at once"
+    doc = "acquire one lock, release it or let its lease expire: no two clients hold it at once"
     vocabulary = "lease"
     options = (Option("lease-ms", 500, "length of a lease in ms", within=(10, LEASE_MS_MAX)),)
     checkers = ("lease", "liveness", "crash", "stats")

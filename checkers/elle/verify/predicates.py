@@ -210,7 +210,7 @@ def _intermediate_read(raw: PredicateVerifier, ops: Any, key: str) -> bool | Non
 def _dirty(
     raw: PredicateVerifier, reader: Txn, key: str, fits: Callable[[_Version], bool]
 ) -> bool | None:
-    """Return whether a read must have selected an uncommitted version, and `fits` holds for one.
+    """Return whether a read must have selected an uncommitted version for which `fits` holds.
 
     Returns `None` if both a failed and an overwritten version are possible.
     """

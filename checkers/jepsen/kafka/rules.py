@@ -207,7 +207,7 @@ def judge_losses(logs: Logs, findings: Findings, exempt: set[int]) -> set[Name]:
 
 
 def _tops(logs: Logs, key: str, exempt: set[int]) -> Iterator[tuple[str, tuple[int, LogOp]]]:
-    """Yield the highest offset in successful polls, for assigned and for subscribed processes.
+    """Yield the highest polled offset: once for assigned and once for subscribed processes.
 
     A message with several offsets counts with its lowest offset.
     """

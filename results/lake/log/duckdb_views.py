@@ -41,7 +41,7 @@ otherwise the version of the harness.
 
 
 def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> str:
-    """Return the operand of FROM that reads columns of a lake's table in one statement of `sql`.
+    """Return a FROM operand for one statement of `sql`. It reads columns of a lake's table.
 
     Rows are read on demand, since a table may be larger than the memory. A column that a file lacks
     is null.

@@ -165,7 +165,7 @@ def _require_plain(folder: Path) -> None:
 
 
 def read_source(folder: Path, about: About | None = None) -> Source:
-    """Read a run's folder. Raises a `HistoryError` or `UsageError` about the problem.
+    """Read a run's folder. Raises `HistoryError` or `UsageError` if that is impossible.
 
     If the record does not describe the history, the state is `FOREIGN` and the verdict is left out.
     """

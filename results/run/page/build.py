@@ -115,7 +115,7 @@ def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dic
 def _why(stored: StoredRun) -> dict[str, Any] | None:
     """Return what `harness why` computed for this run, or `None` if there is nothing to draw.
 
-    `points` gives, for moments of the run, how many reruns failed that were equal up to the moment.
+    Each of `points` has a time, and how many of the reruns that were equal up to it failed.
     `from` is the time from which the failure was inevitable.
     """
     why = load_why(stored.folder, stored.history.digest())
