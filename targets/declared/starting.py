@@ -53,8 +53,8 @@ def _last_words(log: Sequence[str]) -> str:
     In the simulation, a line begins with its time, and the end of a program is a line of the log.
     """
     lines = [line.strip() for line in log if line.strip()]
-    own = [line for line in lines if not _SIMULATED_END.match(line)]
-    return _SIMULATED_TIME.sub("", own[-1]) if own else lines[-1] if lines else ""
+    plain = [line for line in lines if not _SIMULATED_END.match(line)]
+    return _SIMULATED_TIME.sub("", plain[-1]) if plain else lines[-1] if lines else ""
 
 
 def _narrowed(values: Any, place: Path, part: str) -> Path:
