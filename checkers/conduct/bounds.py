@@ -21,9 +21,11 @@ The snapshot contains the limits (`"bounds"`), so that a stored history can be j
 | diverged  | the log positions at which replicas differ (`harness.run.divergence`)             |
 | outage    | seconds without any answer during chaos; `of` is the kind of overlapping fault    |
 
-The units are operation, fault, second, and the target's amounts. For the measure `written`, only
-the units of the same minute count, plus the operations of the previous minute and faults that last
-into the minute. A node that was not measured is not judged, and the result says so.
+The units are operation, fault, second, slow second, and the target's amounts. In a simulated world
+that is N times slower than usual (`Session.patience`), a second has N - 1 slow seconds. For the
+measure `written`, only the units of the same minute count, plus the operations of the previous
+minute and faults that last into the minute. A node that was not measured is not judged, and the
+result says so.
 
 The limit of an outage is the sum of the limits of all faults that overlap the outage, plus the time
 during which faults hit half of the quorum or the links of all clients. An outage that overlaps a
@@ -238,11 +240,13 @@ def _end(fault: Fault) -> float:
 
 
 def _amounts(history: History, faults: Sequence[Fault], declared: Json) -> dict[str, float]:
-    last = history[-1].time if len(history) else 0
+    last_s = (history[-1].time if len(history) else 0) / NS_PER_S
+    patience = max((op.value.get("patience", 1.0) for op in history.facts("live")), default=1.0)
     return {str(unit): number for unit, number in (declared.get("amounts") or {}).items()} | {
         "operation": len(history.pairs),
         "fault": len(faults),
-        "second": last / NS_PER_S,
+        "second": last_s,
+        "slow second": last_s * (patience - 1),
     }
 
 

@@ -232,7 +232,7 @@ class Run(OpenedTarget):
         The other nodes stay broken. They are cut off because a leader among them, with unreliable
         links to the core, could keep the core's followers without being able to serve clients.
         """
-        live_bound_s = LIVE_BOUND_S * self.session.patience
+        live_bound_s = LIVE_BOUND_S * (patience := self.session.patience)
         await self.roles()  # the members may have changed since the roles were last read
         core = self._core()
         rest = [name for name in self.cluster.nodes if name not in core]
@@ -261,9 +261,9 @@ class Run(OpenedTarget):
                 "missing": probed.missing,
                 "asked": probed.asked,
                 "asked_late": probed.asked_late,
-                # Without operations, the checker `liveness` gives no verdict on the probe.
+                **({} if patience == 1 else {"patience": patience}),
+                # In both of these cases the checker `liveness` gives no verdict on the probe.
                 **({} if probed.kinds else {"kinds": []}),
-                # Nor does it if the client broke its contract.
                 **({} if probed.breach is None else {"breach": probed.breach}),
             },
         )

@@ -139,9 +139,9 @@ _UNSYNCED: Final = Permit(
 _EVICTED_FIRST: Final = Permit(
     name="evicted-first",
     # If the source of a copy dies, the remaining replicas may never be a majority again. As before
-    # Kudu 1.5, a replica without data does not vote.
+    # Kudu 1.5, a replica without data does not vote, and is copied again and again.
     why="a lost replica is evicted before its replacement has the data",
-    rules=UNDONE,
+    rules={**UNDONE, "bounds": ("calls of StartTabletCopy", "copies")},
 )
 
 

@@ -285,6 +285,10 @@ def test_outages(served, others, more, verdict):
     assert result.details["looked"]["outages"] > 0
 
 
+def in_a_slow_world(patience):
+    return lambda h: h.fact("live", {"ok": True, "patience": patience})
+
+
 def starved(h: Timeline, begin_s: float, end_s: float, *nodes: str) -> None:
     """Add one starvation fact per second for these nodes, as the harness does."""
     while begin_s < end_s:
@@ -361,6 +365,10 @@ def one_fault(h: Timeline) -> None:
         (lambda h: starved(h, 2, 5), 11, limit("elections", number=2, fault=3), Verdict.VALID),
         (lambda h: starved(h, 2, 4), 0, limit("calls", "c", number=2, fault=3), Verdict.INVALID),
         (lambda h: starved(h, 2, 5), 0, limit("calls", "c", number=2, fault=3), Verdict.VALID),
+        # in a slow world, calls are repeated more often
+        (in_a_slow_world(1.0), 0, limit("calls", "c", 10, **{"slow second": 0.1}), Verdict.INVALID),
+        (in_a_slow_world(2.0), 0, limit("calls", "c", 10, **{"slow second": 0.1}), Verdict.VALID),
+        (in_a_slow_world(2.0), 0, limit("calls", "c", 10, **{"slow second": 0}), Verdict.INVALID),
     ],
 )  # fmt: skip
 def test_limits_of_elections_and_calls_grow_with_events(disturb, terms, bound, verdict):
